@@ -322,6 +322,41 @@ fn an_input_between_two_hooks_is_fetched_too() {
     assert_eq!(fetched, between.to_string());
 }
 
+/// An adapter, the defaults and one hook change the input, the hook twice.
+#[test]
+fn an_input_between_any_two_changes_is_fetched() {
+    let home = Home::new();
+    configured(home.path(), &scripted(""));
+    let component = echoing("changing", |toolkit| {
+        toolkit["declarations"][0]["input_contract"] = json!({
+            "model_input_schema": {
+                "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+                "properties": { "a": { "type": "string" } },
+            },
+            "defaults": { "b": 3 },
+            "strict": false,
+        });
+    });
+    let tool = home.keep("changing.wasm", &component);
+    let (first, last) = (json!({ "n": 1 }), json!({ "n": 2 }));
+    let steps = json!([{ "updated_input": first }, { "updated_input": last }]);
+    let script = json!({ "pre_tool_use": steps });
+    let record = home.call(&tool, &json!({ "a": null, "hook": script }), &[]);
+    assert_eq!(record["invocation"]["call_input"], last);
+    let changes = record["result"]["input_mutations"].as_array().unwrap();
+    let between: Vec<Value> = changes
+        .iter()
+        .map(|change| {
+            let reference = change["to_input_ref"].as_str().unwrap();
+            let fetched = home.toolcell(&["artifact", reference]).run().exits(0);
+            assert_eq!(digest(fetched.stdout.as_bytes()), reference);
+            fetched.json()
+        })
+        .collect();
+    let filled = json!({ "hook": script, "b": 3 });
+    assert_eq!(between, [json!({ "hook": script }), filled, first, last]);
+}
+
 #[test]
 fn a_redacted_input_stays_redacted() {
     let home = Home::new();

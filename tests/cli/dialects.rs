@@ -786,6 +786,9 @@ fn a_deferred_tool_is_in_the_list_only_where_the_api_searches_tools() {
         let printed = run(dialect, &[&tools], &[], &message).exits(exit).json();
         if exit == 2 {
             told(dialect, &printed)[0].failed("one", "schema_not_loaded/");
+            assert!(printed.to_string().contains("#select:dialects.deferred.t1"));
+            let selected = format!("{tools}#select:dialects.deferred.t1");
+            home.toolcell(&["call", &selected, "{}"]).run().exits(0);
         }
         let retired = self::message(dialect, &[("one", "t2", "{}")]);
         let printed = run(dialect, &[&tools], &[], &retired).exits(3).json();

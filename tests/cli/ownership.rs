@@ -25,6 +25,7 @@ fn set(path: &Path, mode: u32) {
 fn refused(ran: Ran, path: &Path, advice: &str) {
     let error = ran.exits(3).json()["error"].clone();
     assert_eq!(error["error_code"], "policy_unreadable", "{error}");
+    assert_eq!(error["policy_refs"][0], "settings:toolcell.toml");
     let message = error["message"].as_str().unwrap();
     assert!(
         message.contains(&path.display().to_string()) && message.contains(advice),

@@ -428,7 +428,6 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
         ),
         ("mode = \"bypass\"\n", 1, "bypass"),
         ("[limits]\ntimeout = \"5\"\n", 2, "unit"),
-        ("[grants]\nread = [\"nowhere\"]\n", 2, "nowhere"),
         ("[grants]\nwrite = [\"src/a.txt\"]\n", 2, "not a folder"),
         // The same word twice: the second one is wrong.
         (
@@ -467,6 +466,47 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
             );
         }
     }
+}
+
+#[test]
+fn a_granted_folder_that_does_not_exist_stops_the_tools_with_files_alone() {
+    let place = Place::new().project("[grants]\nwrite = [\"later\"]\nread = [\"src\"]\n");
+    assert!(
+        place
+            .run(&["trust"])
+            .exits(2)
+            .stderr
+            .contains("does not exist")
+    );
+    let later = place.project.join("later");
+    fs::create_dir(&later).unwrap();
+    let place = place.trusted();
+    place.read("src/a.txt", &[]).exits(0);
+    fs::remove_dir(&later).unwrap();
+    let refused = place.read("src/a.txt", &[]).exits(2);
+    assert_eq!(error_of(&refused).0, "setup_required/tool_requires_setup");
+    assert_eq!(refused.json()["invocation"]["status"], "blocked");
+    assert!(
+        refused.stderr.contains("grants.write \"later\""),
+        "{}",
+        refused.stderr
+    );
+    place.run(&["call", &guest("probe#echo"), "{}"]).exits(0);
+    let tool = format!("{}#read", example("files"));
+    let surface = place.run(&["surface", &tool, "--json"]).exits(0).json();
+    let blocked = &surface["blocked_tools"][0];
+    assert_eq!(
+        (&blocked["reason"], &blocked["lifecycle"]),
+        (&json!("setup_required"), &json!("requires_setup")),
+        "{surface:#}"
+    );
+    fs::create_dir(&later).unwrap();
+    place.read("src/a.txt", &[]).exits(0);
+    // What the other grant leads to has not moved into its place.
+    fs::remove_dir(&later).unwrap();
+    fs::rename(place.project.join("src"), place.project.join("other")).unwrap();
+    std::os::unix::fs::symlink(place.project.join("other"), &later).unwrap();
+    place.run(&["call", &guest("probe#echo"), "{}"]).exits(3);
 }
 
 #[test]
@@ -634,7 +674,7 @@ fn what_would_refuse_every_call_is_not_trusted() {
         ("[[rule]]\nbehavior = \"dney\"\n".to_owned(), "dney"),
         (
             "[grants]\nread = [\"nowhere\"]\n".to_owned(),
-            "find the folder nowhere",
+            "grants.read \"nowhere\"",
         ),
         (
             format!("[grants]\nwrite = [{home:?}]\n"),

@@ -286,11 +286,14 @@ async fn an_opinion_denies_and_asks_but_allows_nothing() {
             .call(json!({"path": folder.join("x")}))
             .await
             .succeeded();
+        // Where questions are possible, an approver decides in place of the hook.
         let test = Test::new("probe#counter").on(&hooked([&hook]));
         let called = test.call(json!({})).await;
-        called.succeeded();
+        called
+            .failed("permission_denied", "nobody_to_ask")
+            .never_ran();
         let behaviors: Vec<_> = called.0.decisions.iter().map(|one| one.behavior).collect();
-        assert_eq!(behaviors, [Behavior::Passthrough, Behavior::Allow]);
+        assert_eq!(behaviors[..2], [Behavior::Passthrough, Behavior::Ask]);
     }
 }
 

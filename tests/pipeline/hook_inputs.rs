@@ -244,6 +244,8 @@ async fn a_hook_fills_an_internal_field_of_a_tool_without_a_runtime_schema() {
         assert_eq!(told.data["input_ref"], mutation.to_input_ref);
         let message = told.data["message"].as_str().unwrap();
         assert!(!message.contains("zz_internal"), "{message}");
+        let error = &called.record()["result"]["error"];
+        assert_eq!(error["policy_refs"], json!(["hook:filler"]));
     }
 }
 

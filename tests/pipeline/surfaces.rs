@@ -38,6 +38,7 @@ async fn a_surface_is_created_once_and_updated_only_by_changes() {
     let conditions = SurfaceConditions {
         policy: &Policy::default(),
         missing_secrets: &Default::default(),
+        missing_folders: &[],
     };
     let build = |budget| {
         let selection = ToolSelection {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host};
+use toolcell_spec::Mode;
 
 use crate::support::{Called, Test, host, scratch};
 
@@ -278,6 +279,25 @@ async fn what_a_component_says_of_one_input_narrows_the_call() {
         decision["effective_facts"]["is_destructive"], true,
         "the claim cannot be enforced"
     );
+}
+
+/// A classification recommends, and decides nothing: without it, the tool can change files.
+#[tokio::test]
+async fn what_a_component_says_of_one_input_does_not_make_plan_mode_allow_it() {
+    let granted = Granted::new();
+    for claim in ["yes", "no", "unstated"] {
+        let called = Test::new("classified#writer")
+            .write(&granted.dir)
+            .policy(|policy| policy.mode = Mode::Plan)
+            .call(json!({ "path": granted.file, "text": "new", "read_only": claim }))
+            .await;
+        called
+            .failed("permission_denied", "plan_mode")
+            .ended("denied", "denied")
+            .never_ran();
+        let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
+        assert_eq!(decision["reason"]["type"], "mode");
+    }
 }
 
 #[tokio::test]

@@ -248,7 +248,8 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
     );
 }
 
-const DEFERRED: &str = "[surface]\nmax_listed = 0\n[[tool]]\ncomponent = \"tool.wasm#echo\"\n";
+const DEFERRED: &str = "[surface]\nmax_listed = 0\n[[tool]]\ncomponent = \"tool.wasm#echo\"\n\
+                        [[tool]]\ncomponent = \"tool.wasm#lifecycle_deprecated\"\n";
 
 /// The components that a search names: those that are being loaded, and those that could not be.
 fn providers(client: &mut Client) -> [Value; 2] {
@@ -276,13 +277,18 @@ fn until_told(client: &mut Client, wanted: impl Fn(&[Value; 2]) -> bool) -> [Val
     }
 }
 
-/// The state of the tool in a search, and its component, if that is being loaded.
 fn echo_state(client: &mut Client) -> (Value, Value) {
-    let found =
-        client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
+    state(client, "echo")
+}
+
+/// The state of the tool in a search, and its component, if that is being loaded.
+fn state(client: &mut Client, name: &str) -> (Value, Value) {
+    let query = json!({ "query": format!("select:{name}") });
+    let found = client.call("search_tools", query)["structuredContent"].clone();
     let tool = &found["matches"][0];
     let next = match tool["loading_state"].as_str().unwrap() {
         "deferred" => "load",
+        "discoverable" => "call",
         "unavailable" => "none",
         _ => "search_again",
     };
@@ -354,6 +360,9 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     assert_eq!((pending, unavailable), (json!([]), json!([killed])));
     shop.configure(DEFERRED);
     until_told(&mut client, |told| *told == nothing);
+    let deprecated = "lifecycle_deprecated";
+    let discoverable = (json!("discoverable"), Value::Null);
+    assert_eq!(state(&mut client, deprecated), discoverable);
     // A tool whose own component is loaded anew says so, in a search and in the surface.
     replace(
         &shop.file("tool.wasm"),
@@ -364,6 +373,10 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
         echo_state(&mut client),
         (json!("pending_provider"), json!("tool.wasm"))
     );
+    assert_eq!(
+        state(&mut client, deprecated),
+        (json!("pending_provider"), json!("tool.wasm"))
+    );
     let surface = client.request("toolcell/surface", json!({}))["result"].clone();
     assert_eq!(
         surface["deferred_tools"][0]["loading_state"],
@@ -372,7 +385,11 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     kill_compiler(&client);
     until_told(&mut client, |[pending, _]| *pending == json!([]));
     // The file is no longer what is served, so that nobody can load its schema.
-    assert_eq!(echo_state(&mut client), (json!("unavailable"), Value::Null));
+    let unavailable = (json!("unavailable"), Value::Null);
+    assert_eq!(echo_state(&mut client), unavailable);
+    assert_eq!(state(&mut client, deprecated), unavailable);
+    let refused = client.call("load_tool", json!({ "name": deprecated }));
+    assert_eq!(refused["isError"], true, "{refused:#}");
     let surface = client.request("toolcell/surface", json!({}))["result"].clone();
     assert_eq!(surface["deferred_tools"][0]["reason"], "setup_required");
     let refused = client.call("load_tool", json!({ "name": "echo" }));
@@ -381,6 +398,49 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     shop.put("probe", "tool.wasm");
     until_told(&mut client, |told| *told == nothing);
     assert_eq!(echo_state(&mut client), (json!("deferred"), Value::Null));
+    assert_eq!(state(&mut client, deprecated), discoverable);
+    client.call("load_tool", json!({ "name": deprecated }));
+    assert_eq!(
+        client.call(
+            "search_tools",
+            json!({ "query": format!("select:{deprecated}") })
+        )["structuredContent"]["matches"][0]["loading_state"],
+        "loaded"
+    );
+}
+
+/// A folder that is granted does not exist yet: its tools wait for it, and the others do not.
+#[test]
+fn a_folder_that_appears_makes_its_tools_available() {
+    let read = "[[tool]]\ncomponent = \"tool.wasm#read\"\n";
+    let shop = Shop::new(&format!("[grants]\nread = [\"later\"]\n{ECHO}{read}"));
+    let mut client = shop.client(json!({}));
+    assert_eq!(names(&mut client), ["echo", "read_result"]);
+    assert_eq!(client.call("echo", json!({}))["isError"], false);
+    let folder = shop.file("later");
+    let input = json!({ "path": folder.join("a") });
+    let refused = client.call("read", input.clone());
+    let error = &refused["_meta"]["toolcell/error"];
+    assert_eq!(
+        (&error["class"], &error["code"]),
+        (&json!("setup_required"), &json!("tool_requires_setup"))
+    );
+    assert!(!refused.to_string().contains("later"), "{refused:#}");
+    // With its file, because the folder may be used at once.
+    let next = shop.file("next");
+    std::fs::create_dir(&next).unwrap();
+    std::fs::write(next.join("a"), "here").unwrap();
+    std::fs::rename(next, &folder).unwrap();
+    client.says("(updated: folders)");
+    list_changed(&mut client, 1);
+    assert_eq!(names(&mut client), ["echo", "read", "read_result"]);
+    let answer = client.call("read", input);
+    assert_eq!(answer["isError"], false, "{answer:#}");
+    client.close();
+    let events = Toolcell::at(&shop.home, ["events", "--json"]).run();
+    let updated = |line: &&str| line.contains("tool.surface.updated");
+    let events = events.exits(0).stdout;
+    assert!(events.lines().filter(updated).count() > 0, "{events}");
 }
 
 #[test]

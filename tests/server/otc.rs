@@ -161,7 +161,21 @@ fn a_deferred_tool_is_listed_once_its_definition_was_asked_for() {
     } else {
         "probe.echo"
     };
-    version(&web, other);
+    // The error says how it is loaded.
+    let mut early = request(&web, &format!("probe.{}", before[0]), "early", &json!({}));
+    early["tool"]["name"] = json!(other.trim_start_matches("probe."));
+    let refused = execute(&web, "otc", &early);
+    assert!(prompt(&refused).starts_with("schema_not_loaded/"));
+    let message = refused["error"]["message"].as_str().unwrap();
+    let path = format!("/v1/tools/{other}");
+    assert!(
+        message.contains(&format!("GET {path} ")) && message.contains(&format!("select:{other}")),
+        "{message}"
+    );
+    assert_eq!(web.get(&path).status, 200);
+    early["execution_id"] = json!("later");
+    let later = execute(&web, "otc", &early);
+    assert!(!prompt(&later).contains("schema_not_loaded"), "{later:#}");
     assert_eq!(names().len(), before.len() + 1);
     let tools = web.get("/v1/tools").value();
     assert_eq!(

@@ -13,6 +13,8 @@ use toolcell_spec::{ErrorCode, Refusal, ToolKind};
 use super::serving::NamedTool;
 
 const DIFFERENCES_MAX: usize = 8;
+/// The policy that refuses, by name (AT-ERR-07).
+const AGREED: &str = "agreement:start";
 
 #[derive(Debug, Default)]
 pub(super) struct AgreedComponents(Mutex<AgreedAccess>);
@@ -108,7 +110,8 @@ impl AgreedAccess {
             legible(before),
             legible(now),
         );
-        Some(Refusal::new(ErrorCode::ToolKindChanged, message))
+        let refusal = Refusal::new(ErrorCode::ToolKindChanged, message);
+        Some(refusal.by_policy(AGREED.to_owned()))
     }
 }
 
@@ -127,5 +130,5 @@ fn refusal(grown: &[String]) -> Refusal {
         "the component changed, and could ask for more than when this server started ({}{more}); restart the server to agree",
         lines.join("; ")
     );
-    Refusal::new(ErrorCode::CeilingGrew, message)
+    Refusal::new(ErrorCode::CeilingGrew, message).by_policy(AGREED.to_owned())
 }

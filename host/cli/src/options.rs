@@ -25,7 +25,7 @@ use toolcell_policy::Provenance;
 use toolcell_sandbox::SystemResolver;
 use toolcell_server::{WorkspaceService, WorkspaceSharing};
 use toolcell_spec::{EXPIRE_DEFAULT, EXPIRE_MAX};
-use toolcell_spec::{ErrorCode, Mode, Refusal};
+use toolcell_spec::{Mode, Refusal};
 use toolcell_workspace::{OnFailure, Workspaces};
 
 use super::exit::{BadRequest, Stop};
@@ -416,6 +416,12 @@ pub(crate) fn settings(
     granted
         .extend(&layers.grants)
         .map_err(BadRequest::from_error)?;
+    for folder in &granted.missing {
+        super::show::say(&format!(
+            "note: {}: the folder does not exist, so that no tool with files can be called; make it, or remove the grant",
+            folder.rule
+        ));
+    }
     layers.note_changeable(&granted);
     let kept = protected_sources::of_settings(home, cwd.as_deref(), grants, policy, &layers);
     Ok(Settings {
@@ -531,9 +537,9 @@ pub(crate) fn expiry_of_files(layers: &ConfigLayers) -> Result<Option<Duration>,
     let mut shortest = None;
     for layer in layers.files() {
         let said = configured_expiry(&layer.file).map_err(|error| {
-            let message =
-                format!("all calls are refused, because the policy cannot be read: {error}");
-            Refusal::new(ErrorCode::PolicyUnreadable, message)
+            config::policy_unreadable(format!(
+                "all calls are refused, because the policy cannot be read: {error}"
+            ))
         })?;
         shortest = [shortest, said].into_iter().flatten().min();
     }

@@ -342,12 +342,10 @@ impl ServingOptions {
             components.insert(tool.target.path.clone(), path);
         }
         self.agreed.note(named.iter().zip(&loaded));
-        if !settings.grants.secrets.is_empty() {
-            // A secret that is set later makes its tools available.
-            watched.add(home.secrets());
-        }
+        watched.add_grants(home, &settings.grants);
         let missing = host.missing_secrets(&settings.grants).await;
-        let offers = surface::expose(offered, selection, &settings.policy, &missing);
+        let rules = (&settings.policy, &settings.grants);
+        let offers = surface::expose(offered, selection, rules, &missing);
         let tools = settings.tool_set(Arc::new(host)).expire(expire);
         let mut offering = ServerTools::new(tools, offers, approvals);
         offering.keep = layers.journal.keep;
@@ -678,11 +676,10 @@ fn each(
 }
 
 fn unreadable(layer: &ConfigLayer, why: &str, word: &ConfigText) -> Refusal {
-    let message = format!(
+    config::policy_unreadable(format!(
         "the configuration cannot be read: {}: {why}",
         layer.file.place_of(word)
-    );
-    Refusal::new(ErrorCode::PolicyUnreadable, message)
+    ))
 }
 
 fn unwritable(error: &std::io::Error) {

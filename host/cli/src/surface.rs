@@ -20,6 +20,7 @@ pub(crate) async fn build(
         &SurfaceConditions {
             policy,
             missing_secrets: &missing,
+            missing_folders: &grants.missing,
         },
     )
 }
@@ -28,12 +29,13 @@ pub(crate) async fn build(
 pub(crate) fn expose(
     offered: Vec<ToolOffer>,
     selection: ToolSelection,
-    policy: &Policy,
+    (policy, grants): (&Policy, &Grants),
     missing: &BTreeSet<String>,
 ) -> ExposedTools {
     let conditions = SurfaceConditions {
         policy,
         missing_secrets: missing,
+        missing_folders: &grants.missing,
     };
     ExposedTools::on(offered, |tools| {
         Surface::build(tools, selection, &conditions)

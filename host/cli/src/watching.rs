@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolcell::Home;
+use toolcell::{Grants, Home};
 use toolcell_config::{ConfigLayer, ProjectFiles};
 use toolcell_install::lock;
 use toolcell_system::file_state::FileState;
@@ -49,6 +49,16 @@ impl WatchedFiles {
                 .hooks
                 .iter()
                 .for_each(|entry| self.add(hooks::path(layer, &entry.component)));
+        }
+    }
+
+    /// What makes tools available later: a secret that is set, and a folder that was missing when the grants were read.
+    pub(crate) fn add_grants(&mut self, home: &Home, grants: &Grants) {
+        if !grants.secrets.is_empty() {
+            self.add(home.secrets());
+        }
+        for folder in &grants.missing {
+            self.add_stamped(folder.host.clone(), None);
         }
     }
 

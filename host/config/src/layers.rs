@@ -9,7 +9,7 @@ use toolcell::{Home, LogSettings};
 use toolcell_install::trust::TrustPolicy;
 use toolcell_policy::RetryPolicy;
 use toolcell_policy::{
-    FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords,
+    FolderGrant, GrantWord, Grants, Limits, MissingFolder, Policy, Provenance, Rule, RuleWords,
 };
 use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, digest};
 
@@ -36,6 +36,9 @@ pub struct LayerOptions {
     /// Read no file.
     pub none: bool,
 }
+
+/// The rule that grants a folder, and a digest of the folder's path; `None` if it does not exist.
+type BoundFolder = (String, Option<String>);
 
 /// One file, and the source that its settings count as.
 #[derive(Debug)]
@@ -170,7 +173,7 @@ impl ConfigLayers {
             folders,
         } = trusted.ok_or_else(|| {
             let message = format!("{}; {WITHOUT_FILES}", untrusted(&trust, &path, &bytes));
-            Refusal::new(ErrorCode::ProjectNotTrusted, message)
+            not_trusted(message)
         })?;
         let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
         check_hooks(&file, &components)?;
@@ -210,11 +213,16 @@ impl ConfigLayers {
             .try_for_each(|entry| hooks::check(entry, &said, &home.protected()))
             .with_context(of_hook)?;
         let components = hooks::hook_digests(&file).with_context(of_hook)?;
+        let known = self.grants.missing.len();
         let folders = self.add(found.source, file, components.clone())?;
+        if let Some(missing) = self.grants.missing.get(known) {
+            anyhow::bail!("{}: the folder does not exist", missing.rule);
+        }
         if let Some(refusal) = self.grants.refusal(&home.protected()) {
             anyhow::bail!("{}: {}", path.display(), refusal.message);
         }
-        let folders = folders.into_iter().map(|(_, folder)| folder).collect();
+        let folders = folders.into_iter().filter_map(|(_, folder)| folder);
+        let folders = folders.collect();
         Ok(TrustedDigests {
             components,
             folders,
@@ -229,13 +237,13 @@ impl ConfigLayers {
         Ok(())
     }
 
-    /// Adds the settings of `file`. Returns the folders that its grants lead to, each with the rule that grants it.
+    /// Adds the settings of `file`. Returns the folders that its grants lead to.
     fn add(
         &mut self,
         source: RuleSource,
         file: ConfigFile,
         trusted: Vec<String>,
-    ) -> anyhow::Result<Vec<(String, String)>> {
+    ) -> anyhow::Result<Vec<BoundFolder>> {
         let said = Provenance {
             source,
             file: Some(&file.path),
@@ -251,18 +259,7 @@ impl ConfigLayers {
             })?;
             self.strictness = self.strictness.max(mode);
         }
-        let mut grants = Grants::default();
-        for word in GrantWord::ALL {
-            for spec in file.grants.specs(word) {
-                grants
-                    .add(word, spec, &said)
-                    .with_context(|| file.place_of(spec))?;
-            }
-        }
-        let mut found: Vec<(String, String)> = grants.folders().map(bound).collect();
-        self.grants
-            .extend(&grants)
-            .with_context(|| file.path.display().to_string())?;
+        let mut found = self.add_grants(&file, &said)?;
         self.add_rules(&file, &said)?;
         found.extend(self.add_hooks(&file, &said)?);
         self.limits = std::mem::take(&mut self.limits).lower(GivenLimits::of_file(&file)?);
@@ -311,6 +308,41 @@ impl ConfigLayers {
         Ok(found)
     }
 
+    /// Returns the folders in the order of [`Grants::folders`], with those that do not exist.
+    fn add_grants(
+        &mut self,
+        file: &ConfigFile,
+        said: &Provenance<'_>,
+    ) -> anyhow::Result<Vec<BoundFolder>> {
+        let mut grants = Grants::default();
+        let mut absent = Vec::new();
+        for word in GrantWord::ALL {
+            for (at, spec) in file.grants.specs(word).iter().enumerate() {
+                if let Some(missing) = MissingFolder::find(word, spec, said) {
+                    let before = match word {
+                        GrantWord::Read => file.grants.write.len(),
+                        _ => 0,
+                    };
+                    absent.push((before + at, missing.rule.clone()));
+                    grants.missing.push(missing);
+                    continue;
+                }
+                grants
+                    .add(word, spec, said)
+                    .with_context(|| file.place_of(spec))?;
+            }
+        }
+        let mut found: Vec<BoundFolder> = grants.folders().map(bound).collect();
+        absent.sort();
+        for (at, rule) in absent {
+            found.insert(at, (rule, None));
+        }
+        self.grants
+            .extend(&grants)
+            .with_context(|| file.path.display().to_string())?;
+        Ok(found)
+    }
+
     fn add_rules(&mut self, file: &ConfigFile, said: &Provenance<'_>) -> anyhow::Result<()> {
         for entry in &file.rules {
             let words = RuleWords {
@@ -349,7 +381,7 @@ impl ConfigLayers {
         &mut self,
         file: &ConfigFile,
         said: &Provenance<'_>,
-    ) -> anyhow::Result<Vec<(String, String)>> {
+    ) -> anyhow::Result<Vec<BoundFolder>> {
         let mut found = Vec::new();
         for entry in &file.hooks {
             let rule = format!(
@@ -405,9 +437,21 @@ impl ConfigLayers {
     }
 }
 
-fn unreadable(error: anyhow::Error) -> Refusal {
-    let message = format!("all calls are refused, because the policy cannot be read: {error:#}");
-    Refusal::new(ErrorCode::PolicyUnreadable, message)
+pub(super) fn unreadable(error: anyhow::Error) -> Refusal {
+    policy_unreadable(format!(
+        "all calls are refused, because the policy cannot be read: {error:#}"
+    ))
+}
+
+/// Names the file as the policy that refuses (AT-ERR-07).
+pub fn policy_unreadable(message: String) -> Refusal {
+    let refusal = Refusal::new(ErrorCode::PolicyUnreadable, message);
+    refusal.by_policy("settings:toolcell.toml".to_owned())
+}
+
+fn not_trusted(message: String) -> Refusal {
+    let refusal = Refusal::new(ErrorCode::ProjectNotTrusted, message);
+    refusal.by_policy("trust:toolcell.toml".to_owned())
 }
 
 fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {
@@ -427,7 +471,7 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
             file.path.display(),
             file.folder.display(),
         );
-        Refusal::new(ErrorCode::ProjectNotTrusted, message)
+        not_trusted(message)
     };
     for (at, entry) in file.hooks.iter().enumerate() {
         let now = hook_digest(file, entry)
@@ -439,35 +483,29 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the rule that grants a folder, and a digest of the folder's path.
-fn bound(grant: &FolderGrant) -> (String, String) {
-    (
-        grant.rule.clone(),
-        digest(grant.host.as_os_str().as_encoded_bytes()),
-    )
+fn bound(grant: &FolderGrant) -> BoundFolder {
+    let folder = digest(grant.host.as_os_str().as_encoded_bytes());
+    (grant.rule.clone(), Some(folder))
 }
 
 /// Fails if the grants of the project's file `path` lead to other folders than when the user trusted it: a folder
 /// outside of the project can be a link, which another user or process may change.
-fn check_folders(
-    path: &Path,
-    found: &[(String, String)],
-    trusted: &[String],
-) -> Result<(), Refusal> {
-    if !guard!("trusted_folders") || found.iter().map(|(_, folder)| folder).eq(trusted) {
+fn check_folders(path: &Path, found: &[BoundFolder], trusted: &[String]) -> Result<(), Refusal> {
+    // A missing folder gives no access.
+    let is_trusted = |(at, (_, folder)): &(usize, &BoundFolder)| {
+        folder.is_none() || trusted.get(*at) == folder.as_ref()
+    };
+    let moved = found.iter().enumerate().find(|one| !is_trusted(one));
+    if !guard!("trusted_folders") || (moved.is_none() && found.len() == trusted.len()) {
         return Ok(());
     }
-    let moved = found
-        .iter()
-        .enumerate()
-        .find(|(at, (_, folder))| trusted.get(*at) != Some(folder));
     let rule = moved.map_or_else(|| path.display().to_string(), |(_, (rule, _))| rule.clone());
     let message = format!(
         "{rule} leads to another folder than when the file was trusted; look at where it leads, then run \
          `toolcell trust {}`; {WITHOUT_FILES}",
         path.parent().unwrap_or(path).display(),
     );
-    Err(Refusal::new(ErrorCode::ProjectNotTrusted, message))
+    Err(not_trusted(message))
 }
 
 /// Returns what `path` was trusted with, and its content, which was `bytes` when it was last read: an install in another

@@ -42,7 +42,8 @@ pub use hooks::{ConfiguredHook, add_hook, hook_digests};
 pub use installed::{InstalledComponent, InstalledNames, not_installed};
 pub use journal::configured_journal;
 pub use layers::{
-    ConfigLayer, ConfigLayers, LayerOptions, MODES, ProjectFile, WITHOUT_FILES, untrusted,
+    ConfigLayer, ConfigLayers, LayerOptions, MODES, ProjectFile, WITHOUT_FILES, policy_unreadable,
+    untrusted,
 };
 pub use limits::GivenLimits;
 pub use manifest::extension_manifest;

@@ -7,8 +7,9 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use toolcell_engine::catalog::{TOOL_BUDGET, ToolSelection};
 use toolcell_policy::ToolPatterns;
-use toolcell_spec::{ErrorCode, GUEST_BLOCKS, Refusal, ToolChoice};
+use toolcell_spec::{GUEST_BLOCKS, Refusal, ToolChoice};
 
+use super::layers::unreadable;
 use super::{ConfigLayer, ConfigLayers, ConfigText};
 
 /// `[surface]`.
@@ -49,11 +50,7 @@ pub fn selection(
     budget: Option<usize>,
     role: Option<&str>,
 ) -> Result<ToolSelection, Refusal> {
-    combined(layers, budget, role).map_err(|error| {
-        let message =
-            format!("all calls are refused, because the policy cannot be read: {error:#}");
-        Refusal::new(ErrorCode::PolicyUnreadable, message)
-    })
+    combined(layers, budget, role).map_err(unreadable)
 }
 
 fn combined(

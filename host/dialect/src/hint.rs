@@ -35,7 +35,9 @@ pub fn hint(class: ErrorClass) -> &'static str {
 /// For a caller without `load_tool`, which has loaded each given tool.
 pub(crate) fn hint_without_loading(class: ErrorClass) -> &'static str {
     match class {
-        ErrorClass::SchemaNotLoaded => "use one of the tools that you were given",
+        ErrorClass::SchemaNotLoaded => {
+            "load it as the message says, or use one of the tools that you were given"
+        }
         class => hint(class),
     }
 }

@@ -155,7 +155,7 @@ fn input(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     })
 }
 
-/// An input that a later change replaced, as the hook or approver that made it left it (AT-MUT-06).
+/// An input that a later change replaced (AT-MUT-06).
 fn passing(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     let of = |list: &str| {
         let found = record.pointer(list).and_then(Value::as_array);
@@ -167,9 +167,11 @@ fn passing(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     };
     changes.iter().find(|change| is_meant(change))?;
     let makers = [of("/hooks"), of("/decisions")].concat();
+    let replaced = of("/invocation/replaced_inputs");
     let mut texts = makers
         .iter()
         .filter_map(|maker| maker.get("updated_input"))
+        .chain(&replaced)
         .map(Value::to_string);
     let marked = texts
         .clone()

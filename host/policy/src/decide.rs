@@ -298,13 +298,19 @@ fn world(
         return Err(ruling);
     }
     sandbox_profile::apply(case.declared, &mut wide).map_err(refused_call)?;
-    if case.declared.claims_read_only(case.classified) {
+    if only_reads(case) {
         wide.read_only();
     }
     if named.paths.is_empty() || wide.mounts.is_empty() {
         return Ok(wide);
     }
     narrowed(call, &wide, named)
+}
+
+/// A classification only recommends, so it cannot make plan mode allow a call (AT-DEC-13).
+fn only_reads(case: &DecisionCase<'_>) -> bool {
+    let classified = case.classified.filter(|_| case.policy.mode != Mode::Plan);
+    case.declared.claims_read_only(classified)
 }
 
 fn refused_call(refusal: Refusal) -> Box<Ruling> {
@@ -406,7 +412,7 @@ fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling 
     }
     let ruling = waived(call, looks, allow(case, looks, world));
     match opinion(Behavior::Passthrough) {
-        Some(said) if case.policy.mode == Mode::NonInteractive && ruling.rule_refs.is_empty() => {
+        Some(said) if ruling.rule_refs.is_empty() => {
             let message = format!(
                 "the hook {} leaves it to the rules, and no rule allows it",
                 said.hook_id

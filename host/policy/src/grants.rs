@@ -1,3 +1,4 @@
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -55,6 +56,31 @@ pub struct VariableGrant {
     pub source: RuleSource,
 }
 
+/// A folder that a file grants and that does not exist: a tool with files has to wait for it (AT-LIFE-04).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingFolder {
+    pub host: PathBuf,
+    pub rule: String,
+}
+
+impl MissingFolder {
+    /// `None` for another word, and for a folder that exists or cannot be looked up.
+    pub fn find(word: GrantWord, spec: &str, said: &Provenance<'_>) -> Option<Self> {
+        if !matches!(word, GrantWord::Read | GrantWord::Write) {
+            return None;
+        }
+        let (host, _) = halves(spec, said).ok()?;
+        let host = rooted(host, said.base()).ok()?;
+        let looked = std::fs::metadata(&host);
+        looked
+            .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+            .then(|| Self {
+                host,
+                rule: word.words(spec, said),
+            })
+    }
+}
+
 /// Grants of a caller to the tools that it calls; by default nothing.
 ///
 /// ```
@@ -71,6 +97,8 @@ pub struct Grants {
     pub read: Vec<FolderGrant>,
     /// Includes reading.
     pub write: Vec<FolderGrant>,
+    /// They grant nothing.
+    pub missing: Vec<MissingFolder>,
     pub environment: Vec<(String, String)>,
     /// The grants behind `environment`, unset variables included.
     pub variables: Vec<VariableGrant>,
@@ -372,6 +400,7 @@ impl Grants {
                 self.add_folder(grant.clone(), write)?;
             }
         }
+        self.missing.extend(other.missing.iter().cloned());
         self.environment.extend(other.environment.iter().cloned());
         self.variables.extend(other.variables.iter().cloned());
         self.deny_read.extend(other.deny_read.iter().cloned());
@@ -438,12 +467,17 @@ fn variable(name: &str) -> anyhow::Result<Option<(String, String)>> {
     }
 }
 
-fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<FolderGrant> {
-    let (host, guest) = match spec.split_once('=') {
+/// The host path, and the guest path if it is mapped.
+fn halves<'s>(spec: &'s str, said: &Provenance<'_>) -> anyhow::Result<(&'s str, Option<&'s str>)> {
+    Ok(match spec.split_once('=') {
         // A folder's name may contain `=`.
         Some((host, guest)) if !rooted(spec, said.base())?.exists() => (host, Some(guest)),
         _ => (spec, None),
-    };
+    })
+}
+
+fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<FolderGrant> {
+    let (host, guest) = halves(spec, said)?;
     let ResolvedPath {
         end: canonical,
         links,

@@ -50,7 +50,9 @@ pub use decide::{DecisionOutcome, Explanation, PolicyVerdict, decide, explain, l
 pub use facts::EFFECTIVE_FACTS;
 pub use file_use::FileUse;
 pub use file_use::as_granted;
-pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant, WORKSPACE};
+pub use grants::{
+    ClosedPath, FolderGrant, GrantWord, Grants, MissingFolder, VariableGrant, WORKSPACE,
+};
 pub use hook_permit::HookPermit;
 pub use limits::{Limits, NetworkLimits};
 pub use network::{Network, NetworkGrants};

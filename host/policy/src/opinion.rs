@@ -1,8 +1,8 @@
 use toolcell_spec::Behavior;
 
 /// Hooks' opinion, no decision: `deny` and `ask` restrict the call, `allow` counts only where neither a rule nor the
-/// tool's profile says otherwise (AT-HOOK-15). `passthrough` is none, and so a rule has to allow the call where nobody
-/// is asked (AT-BEH-04).
+/// tool's profile says otherwise (AT-HOOK-15). `passthrough` is none, and so a rule, a grant or an approver has to
+/// allow the call (AT-BEH-04).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
     pub behavior: Behavior,

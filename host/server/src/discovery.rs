@@ -120,7 +120,7 @@ impl ClientSession {
             return Err(unavailable(offer));
         }
         let loads = self.loads(context);
-        if !offer.is_loaded(loads) {
+        if !offer.is_listed(loads) {
             self.server.providers().check(offer)?;
         }
         let session = self.session_ref(context);

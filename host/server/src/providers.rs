@@ -47,15 +47,19 @@ impl Providers {
         let Ok(offer) = offers.find(&tool.name) else {
             return;
         };
-        let is_deferred = tool.loading_state == LoadingState::Deferred;
+        // What a caller has loaded stays as it is.
+        let is_to_load = matches!(
+            tool.loading_state,
+            LoadingState::Deferred | LoadingState::Discoverable
+        );
         match offer.provider.as_deref() {
             Some(provider) if self.pending.contains(provider) => {
                 tool.pending_provider_or_server = Some(provider.name.clone());
-                if is_deferred {
+                if is_to_load {
                     tool.loading_state = LoadingState::PendingProvider;
                 }
             }
-            _ if is_deferred && self.check(offer).is_err() => {
+            _ if is_to_load && self.check(offer).is_err() => {
                 tool.loading_state = LoadingState::Unavailable;
                 tool.reason = Some(SurfaceReason::SetupRequired);
             }

@@ -89,6 +89,10 @@ pub struct ToolInvocation {
     /// The arguments that ran: those that were decided on, with absolute paths (AT-INP-04).
     pub call_input: Option<Arc<Value>>,
     pub call_input_ref: Option<Arc<str>>,
+    /// Arguments that a later change replaced, unless another part of the record has them, in order (AT-MUT-06). An
+    /// extension.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced_inputs: Vec<Arc<Value>>,
     /// The caller, if known (AT-INV-15).
     pub actor_ref: Option<String>,
     /// A client's or a named session; else this run of the process. An extension.
@@ -154,6 +158,7 @@ impl ToolInvocation {
             permission_input_ref: None,
             call_input: None,
             call_input_ref: None,
+            replaced_inputs: Vec::new(),
             actor_ref: None,
             session_ref: None,
             runtime_refs: Vec::new(),
@@ -186,6 +191,7 @@ impl ToolInvocation {
             .into_iter()
             .flatten()
             .for_each(|input| *input = Arc::clone(&hidden));
+        kept.replaced_inputs.clear();
         Cow::Owned(kept)
     }
 

@@ -19,7 +19,7 @@ pub enum LoadingState {
     Deferred,
     /// A deprecated tool, which can be called by name (AT-LIFE-06).
     Discoverable,
-    /// Deferred, with a component that is being loaded anew: its schema is about to be replaced.
+    /// Not loaded, with a component that is being loaded anew: its schema is about to be replaced.
     PendingProvider,
     /// See [`SurfaceReason`].
     Unavailable,

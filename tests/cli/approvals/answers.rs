@@ -307,6 +307,9 @@ fn a_question_that_nobody_answers_in_time_is_a_no() {
         .exits(3);
     let record = ran.json();
     assert_eq!(error(&record), ("approval_rejected", "approval_expired"));
+    let asked_by = &record["decisions"][0]["policy_refs"];
+    assert!(!asked_by.as_array().unwrap().is_empty(), "{record:#}");
+    assert_eq!(&record["result"]["error"]["policy_refs"], asked_by);
     assert_eq!(passed(&record).last(), Some(&"denied"));
     let id = record["invocation"]["invocation_id"].as_str().unwrap();
     assert_eq!(place.state(id), "expired");

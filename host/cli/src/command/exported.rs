@@ -70,7 +70,7 @@ impl DialectTools {
             .map(|offered| Arc::clone(&offered.tool))
             .collect();
         let missing = host.missing_secrets(grants).await;
-        let offers = surface::expose(offered, selection, policy, &missing);
+        let offers = surface::expose(offered, selection, (policy, grants), &missing);
         let entries: Vec<(String, String)> = offers
             .describe(|listed, _| (listed.name.to_owned(), listed.declaration.tool_id.clone()));
         let names = DialectNames::new(

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use toolcell_policy::{Policy, ToolPatterns};
+use toolcell_policy::{MissingFolder, Policy, ToolPatterns};
 use toolcell_spec::{
     ARTIFACT, Content, ErrorCode, GUEST_BLOCKS, ModelCapabilities, Refusal, SurfaceReason, TEXT,
     ToolChoice,
@@ -60,7 +60,11 @@ impl Default for ToolSelection {
 /// use toolcell_engine::catalog::{SurfaceConditions, ToolSelection, Surface};
 /// use toolcell_policy::Policy;
 ///
-/// let conditions = SurfaceConditions { policy: &Policy::default(), missing_secrets: &Default::default() };
+/// let conditions = SurfaceConditions {
+///     policy: &Policy::default(),
+///     missing_secrets: &Default::default(),
+///     missing_folders: &[],
+/// };
 /// assert!(!Surface::build(Vec::new(), ToolSelection::default(), &conditions).defers());
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +72,8 @@ pub struct SurfaceConditions<'a> {
     pub policy: &'a Policy,
     /// Secrets that are granted but not set.
     pub missing_secrets: &'a BTreeSet<String>,
+    /// Folders that are granted but do not exist.
+    pub missing_folders: &'a [MissingFolder],
 }
 
 pub(super) type WithheldReason = (SurfaceReason, Vec<String>);
@@ -160,7 +166,13 @@ impl ToolSelection {
             .iter()
             .filter(|name| conditions.missing_secrets.contains(*name));
         let missing: Vec<String> = missing.map(|name| format!("secret {name}")).collect();
-        (!missing.is_empty()).then_some((SurfaceReason::CredentialMissing, missing))
+        if !missing.is_empty() {
+            return Some((SurfaceReason::CredentialMissing, missing));
+        }
+        let folders = conditions.missing_folders;
+        let missing = folders.iter().map(|folder| folder.rule.clone());
+        (tool.needs_folders() && !folders.is_empty())
+            .then(|| (SurfaceReason::SetupRequired, missing.collect()))
     }
 
     /// Returns whether `tool` has the name of the only callable tool, which belongs to an installed one of other bytes.

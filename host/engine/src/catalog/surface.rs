@@ -139,6 +139,7 @@ impl Surface {
         let conditions = SurfaceConditions {
             policy: &Policy::default(),
             missing_secrets: &BTreeSet::new(),
+            missing_folders: &[],
         };
         Self::build(
             tools,
@@ -173,6 +174,7 @@ impl Surface {
             ("policy", rules.chain(bound).collect()),
             ("runtime mode", format!("{:?}", conditions.policy.mode)),
             ("credentials", format!("{:?}", conditions.missing_secrets)),
+            ("folders", format!("{:?}", conditions.missing_folders)),
         ];
         knobs.extend(selection.knobs());
         knobs
@@ -420,7 +422,9 @@ impl SurfaceEntry {
         let reason = self.standing.told()?;
         let lifecycle = match reason {
             // Until it is set up (AT-LIFE-04).
-            SurfaceReason::CredentialMissing => Lifecycle::RequiresSetup,
+            SurfaceReason::CredentialMissing | SurfaceReason::SetupRequired => {
+                Lifecycle::RequiresSetup
+            }
             _ => declaration.lifecycle,
         };
         Some(WithheldTool {

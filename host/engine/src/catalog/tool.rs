@@ -393,6 +393,14 @@ impl Tool {
         self.calls_tools
     }
 
+    /// Returns whether the tool cannot be called while a granted folder is missing (AT-LIFE-04).
+    pub(crate) fn needs_folders(&self) -> bool {
+        let profile = self.permission_profile();
+        profile.wants(&AccessKind::FileRead)
+            || profile.wants_file_write()
+            || self.takes_granted_files
+    }
+
     /// Returns whether the tool can use undeclared files, if a command grants folders only to its component.
     pub fn takes_granted_files(&self) -> bool {
         self.takes_granted_files

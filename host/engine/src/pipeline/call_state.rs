@@ -504,6 +504,39 @@ impl<'a> CallState<'a> {
         refs::of_policies(self);
     }
 
+    /// As [`Self::mutated`], with an input `from` that the record then lacks (AT-MUT-06).
+    pub(super) async fn replaced(
+        &mut self,
+        source: (MutationSource, &str),
+        [from, to]: [&Input; 2],
+        reason: &str,
+    ) -> Result<(), Refusal> {
+        // A concealed reference proves no text.
+        if !self.redaction.conceals() && !self.has_input(from) {
+            let kept = self.redaction.recorded(from).await?;
+            self.invocation.replaced_inputs.push(kept);
+        }
+        self.mutated(source, [from, to], reason);
+        Ok(())
+    }
+
+    /// The record has `input`, and no later change takes its place.
+    fn has_input(&self, input: &Input) -> bool {
+        let invocation = &self.invocation;
+        let reference = Some(input.reference());
+        let value = input.value().ok();
+        reference == Some(&*invocation.model_input_ref)
+            || reference == invocation.observable_input_ref.as_deref()
+            || self
+                .decisions
+                .iter()
+                .any(|decision| reference == decision.updated_input_ref.as_deref())
+            || self
+                .hook_runs
+                .iter()
+                .any(|run| run.updated_input.is_some() && run.updated_input.as_ref() == value)
+    }
+
     pub(super) fn mutated(
         &mut self,
         source: (MutationSource, &str),

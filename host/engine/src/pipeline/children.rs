@@ -203,7 +203,7 @@ pub(super) fn not_callable(name: &str) -> Refusal {
          granted with --allow-tool, and in the tool_calls of the profile of the tool that calls it. The name of an \
          installed tool means that one alone"
     );
-    Refusal::new(ErrorCode::ToolNotCallable, message)
+    Refusal::new(ErrorCode::ToolNotCallable, message).by_policy("tool_calls".to_owned())
 }
 
 /// Returns whether a call that no process runs was made by one that has ended and no longer limits it.

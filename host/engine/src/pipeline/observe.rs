@@ -35,7 +35,7 @@ pub(super) async fn observe(
         };
         journey.mutated((source, NULLS), [&sent, &input], reason);
     }
-    let input = fill(journey, &tool, input);
+    let input = fill(journey, &tool, input).await?;
     let seen = with_whole_paths(journey, &tool, &input).await?;
     journey.invocation.observable_input = Some(journey.redaction.recorded(&seen).await?);
     journey.invocation.observable_input_ref = Some(journey.redaction.reference(&seen));
@@ -63,13 +63,20 @@ async fn with_whole_paths(
     journey.checks.run_if(names_much, what, read).await
 }
 
-pub(super) fn fill(journey: &mut CallState<'_>, tool: &Tool, input: Input) -> Input {
+pub(super) async fn fill(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    input: Input,
+) -> Result<Input, Refusal> {
     let Some(filled) = with_defaults(tool, &input) else {
-        return input;
+        return Ok(input);
     };
     let source = (MutationSource::Runtime, "input_contract.defaults");
-    journey.mutated(source, [&input, &filled], "defaults of the input contract");
-    filled
+    let change = [&input, &filled];
+    journey
+        .replaced(source, change, "defaults of the input contract")
+        .await?;
+    Ok(filled)
 }
 
 /// `None` if no null stands for an omission.

@@ -371,7 +371,12 @@ async fn check_call_input(
     let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
     checked.map_err(|mismatch| {
         let (class, message) = blame(&journey.mutations);
-        let refusal = Refusal::new(ErrorCode::CallInputMismatch, message).with_class(class);
+        let mut refusal = Refusal::new(ErrorCode::CallInputMismatch, message).with_class(class);
+        let mut changes = journey.mutations.iter().rev();
+        let by_hook = changes.find(|change| change.source_type == MutationSource::Hook);
+        if let Some(change) = by_hook {
+            refusal = refusal.by_policy(format!("hook:{}", change.source_ref));
+        }
         let refusal = if tool.contract().has_internal_fields() {
             // The mismatch may name an internal field, which no model may see.
             refusal.detail(mismatch.to_string())

@@ -86,13 +86,17 @@ async fn update(
     let from = input.value().map_err(Refusal::host_fault)?;
     if let Some(why) = tool.contract().forbids(MutationSource::Hook, from, &value) {
         let message = format!("the hook {} changed the arguments, and {why}", hook.id());
-        return Err(Refusal::new(ErrorCode::MutationForbidden, message));
+        let refusal = Refusal::new(ErrorCode::MutationForbidden, message);
+        return Err(refusal.by_policy(format!("hook:{}", hook.id())));
     }
     let updated = input.with_value(value);
     record(journey, &updated).await?;
     if fresh {
         let source = (MutationSource::Hook, hook.id());
-        journey.mutated(source, [&input, &updated], "updated_input of a hook");
+        let change = [&input, &updated];
+        journey
+            .replaced(source, change, "updated_input of a hook")
+            .await?;
     }
     Ok(updated)
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::catalog::Tool;
 use toolcell_journal::Keep;
-use toolcell_spec::{Behavior, ErrorCode, ToolResult, TraceContext};
+use toolcell_spec::{Behavior, ErrorClass, ErrorCode, ToolResult, TraceContext};
 
 use super::call_state::CallState;
 use super::map_result::MappedResult;
@@ -12,6 +12,13 @@ use super::map_result::MappedResult;
 const MCP: &str = "mcp";
 /// The sandbox enforced what was granted and denied.
 const BOUNDS: [ErrorCode; 2] = [ErrorCode::NetworkDenied, ErrorCode::NamesNotChecked];
+/// No guest can claim these.
+const DECIDED: [ErrorClass; 4] = [
+    ErrorClass::PermissionDenied,
+    ErrorClass::PolicyBlocked,
+    ErrorClass::ApprovalRejected,
+    ErrorClass::HookBlocked,
+];
 const STRUCTURED: &str = "#/result/structured_content";
 
 /// For an invocation that ended with `mapped` (AT-INV-17, AT-INV-20, AT-INV-21).
@@ -78,12 +85,13 @@ pub(super) fn of_result(journey: &CallState<'_>, result: &mut ToolResult) {
         return;
     };
     error.evidence_refs.clone_from(&invocation.evidence_refs);
-    // The decision that allowed the call says also what its requests may reach.
+    // The decision that allowed the call says also what its requests may reach, and a question why it is asked.
     let is_bounded = BOUNDS.iter().any(|code| error.error_code == *code);
+    let is_decided = is_bounded || DECIDED.contains(&error.error_class);
     let last = journey
         .decisions
         .last()
-        .filter(|decision| decision.behavior == Behavior::Deny || is_bounded);
+        .filter(|decision| decision.behavior == Behavior::Deny || is_decided);
     if let Some(decided) = last.filter(|_| error.policy_refs.is_empty()) {
         error.policy_refs.clone_from(&decided.policy_refs);
         let decision = |call: &String| format!("{call}#decision/{}", decided.decision_id);

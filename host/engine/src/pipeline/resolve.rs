@@ -65,6 +65,7 @@ pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Ref
     if let Some(refusal) = journey.request.tool.withheld(&tool) {
         return Err(refusal);
     }
+    check_folders(journey, &tool)?;
     journey.advance(Status::Selected)?;
     let called = journey.request.tool.name();
     let via = if declaration.aliases.iter().any(|alias| alias == called) {
@@ -92,12 +93,27 @@ async fn again(journey: &mut CallState<'_>, plan: &Plan) -> Result<Resolved, Ref
     if let Some(refusal) = journey.request.tool.withheld(&tool) {
         return Err(refusal);
     }
+    check_folders(journey, &tool)?;
     // Before the stored secrets are missed: setting those would not help.
     if brought::is_lost(&journey.invocation) {
         return Err(brought::lost());
     }
     journey.redaction.check_secrets()?;
     Ok(Resolved(tool))
+}
+
+/// Fails for a tool with files while a granted folder does not exist (AT-EC-10).
+fn check_folders(journey: &CallState<'_>, tool: &Tool) -> Result<(), Refusal> {
+    let missing = journey.request.grants.missing.first();
+    let Some(missing) = missing.filter(|_| tool.needs_folders()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} has to be set up first: a folder that is granted does not exist",
+        tool.declaration().tool_id
+    );
+    let refusal = Refusal::new(ErrorCode::ToolRequiresSetup, message);
+    Err(refusal.detail(missing.rule.clone()))
 }
 
 /// Fails for a canceled call only after redaction began, because its record shows the input too.

@@ -23,12 +23,14 @@ fn first(journey: &CallState<'_>) -> String {
             "call load_tool with the name `{name}`, then call the tool again (search_tools finds it with \
              `{SELECT}{name}`)"
         ),
-        Some("http") => format!(
+        Some("http" | "open-tool-calling") => format!(
             "GET /v1/tools/{name} loads it, then call the tool again (GET /v1/search?q={SELECT}{name} finds it)"
         ),
-        Some(_) => {
-            "it was not in the list that the model was given; call a tool of that list".to_owned()
-        }
+        // The program, because the API of the model has no search.
+        Some(_) => format!(
+            "it was not in the list that the model was given; call a tool of that list (`toolcell search {SELECT}{name}` \
+             finds it, and `toolcell call` loads and calls FILE#{SELECT}{name})"
+        ),
         None => {
             format!(
                 "load it first (`{SELECT}{name}`); on the command line, FILE#{SELECT}{name} does so and calls it"

@@ -14,7 +14,7 @@ use clap::Args;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use toolcell::{Home, Policy, ToolTerms};
+use toolcell::{Grants, Home, Policy, ToolTerms};
 use toolcell_config::ConfigLayers;
 use toolcell_engine::catalog::ToolSelection;
 use toolcell_install::reference::ComponentReference;
@@ -287,9 +287,9 @@ impl Bundle {
             };
             parts.targets.push(argument(&named, &place));
         }
-        let policy = Policy::default();
+        let rules = (&Policy::default(), &Grants::default());
         let missing = BTreeSet::new();
-        let offers = surface::expose(offered, ToolSelection::default(), &policy, &missing);
+        let offers = surface::expose(offered, ToolSelection::default(), rules, &missing);
         let described = offers.describe(|listed, standing| {
             let is_listed = standing.state != LoadingState::Unavailable;
             is_listed.then(|| (listed.name.to_owned(), listed.description.to_owned()))

@@ -234,6 +234,5 @@ pub(super) fn declare(
 }
 
 fn unreadable(error: &anyhow::Error) -> Refusal {
-    let message = format!("your own settings cannot be used: {error:#}");
-    Refusal::new(ErrorCode::PolicyUnreadable, message)
+    config::policy_unreadable(format!("your own settings cannot be used: {error:#}"))
 }

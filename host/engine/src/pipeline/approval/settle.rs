@@ -115,7 +115,9 @@ async fn edit(
 ) -> Result<Box<Permit>, Refusal> {
     let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
     let inputs = [asked.call_input(), &input];
-    journey.mutated(source, inputs, "updated_input of the approver");
+    journey
+        .replaced(source, inputs, "updated_input of the approver")
+        .await?;
     if let (Ok(from), Ok(to)) = (asked.call_input().value(), input.value())
         && let Some(why) = tool
             .contract()
@@ -143,7 +145,7 @@ async fn edit(
         let which = validate::VALUE;
         return Err(validate::refused_late(journey, &input, refusal, which));
     }
-    let input = observe::fill(journey, tool, input);
+    let input = observe::fill(journey, tool, input).await?;
     let input = pre_hooks::shape(journey, tool, input, true).await?;
     check(journey, tool, &input).await?;
     decide_again(journey, tool, &input).await

@@ -384,6 +384,11 @@ impl Redaction {
         }
     }
 
+    /// Returns whether references reveal nothing of the arguments.
+    pub(super) fn conceals(&self) -> bool {
+        self.references.is_some()
+    }
+
     /// Conceals `reference` if arguments are sensitive, so that it reveals nothing.
     pub(super) fn concealed(&self, reference: &str) -> String {
         match &self.references {

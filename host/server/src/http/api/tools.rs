@@ -140,7 +140,7 @@ impl ApiCaller {
         offer: &ExposedTool,
         method: &Method,
     ) -> Result<(), Problem> {
-        if !self.has_loaded(offer) {
+        if !self.is_listed(offer) {
             shared.server.providers().check(offer)?;
         }
         // The answer to a HEAD request has no definition.
