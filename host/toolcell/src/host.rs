@@ -112,7 +112,7 @@ impl Host {
         let read = move |component: &LoadedComponent| tools(component, Some(&place));
         let loaded = self.declare(component, &from, read).await?;
         if is_new {
-            self.log_new(loaded.component.digest()).await;
+            self.log_loaded(&loaded).await;
         }
         if let Some(state) = state {
             self.sandbox.accept(&path, state, &loaded.component).await;
@@ -382,7 +382,7 @@ impl Host {
 pub struct ComponentTools {
     /// The tools are in the order of declaration.
     pub tools: Vec<Arc<Tool>>,
-    component: Arc<LoadedComponent>,
+    pub(crate) component: Arc<LoadedComponent>,
 }
 
 impl ComponentTools {

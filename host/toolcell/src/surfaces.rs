@@ -10,7 +10,7 @@ use toolcell_policy::Grants;
 use toolcell_spec::{AbortReason, EventType, LoadingState, ToolEvent, ToolSearchResult};
 use toolcell_system::pool::STORE;
 
-use crate::Host;
+use crate::{ComponentTools, Host};
 
 /// A client may send an id of 16 MiB.
 const NATIVE_ID_CHARS_MAX: usize = 128;
@@ -87,8 +87,9 @@ impl Host {
         Some(reason)
     }
 
-    /// Logs the tools of a component that was compiled just now (AT-EV-01).
-    pub(crate) async fn log_new(&self, digest: &str) {
+    /// Logs the tools of a component that is new to this home (AT-EV-01), such as one that is installed.
+    pub async fn log_loaded(&self, loaded: &ComponentTools) {
+        let digest = loaded.component.digest();
         let declared = self.take_declared(|event| component_of(event) == Some(digest));
         // As in `announce`.
         let _ = self.services.calls.announced(declared, None).await;

@@ -89,6 +89,8 @@ fn a_file_is_installed_and_every_door_knows_its_name() {
         (&ran.json()["tools"][0]["state"], &entry["reference"]),
         (&json!("installed"), &json!("./greet.wasm"))
     );
+    let declared = place.run(&["events", "--type=tool.declared", "--json"]);
+    assert!(declared.stdout.contains("greet.echo"), "{declared:?}");
     assert!(
         place.project.join("toolcell.lock").is_file()
             && stored(&place, &entry["component"]).is_file()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::runtime::Runtime;
-use toolcell::{ComponentTools, Home, Refusal, Tool};
+use toolcell::{Home, Refusal, Tool};
 use toolcell_config::{
     self as config, ConfigLayers, DeclaredTool, LayerOptions, ProjectFiles, TrustStore,
     WITHOUT_FILES,
@@ -193,8 +193,11 @@ impl Shop {
         let compilation = self.layers.compilation;
         let host = target::host(&self.home, |settings| compilation.apply(settings));
         let host = host.map_err(fault)?;
-        let loaded: ComponentTools = self.runtime.block_on(host.load(bytes))?;
-        Ok(loaded.tools)
+        self.runtime.block_on(async {
+            let loaded = host.load(bytes).await?;
+            host.log_loaded(&loaded).await;
+            Ok(loaded.tools)
+        })
     }
 
     /// Loads the component only if it has other digests than `than`.
