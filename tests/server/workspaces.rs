@@ -262,6 +262,44 @@ fn each_caller_has_files_of_its_own() {
 }
 
 #[test]
+fn calls_of_other_protocols_have_the_workspace_that_their_header_names() {
+    let served = served("[workspace]\nper = \"principal\"\n");
+    let agent = [("Toolcell-Workspace", "agent")];
+    let input = |path: &str| json!({ "path": path, "text": "x" });
+    let call = json!({ "name": "probe_write", "arguments": input("a.txt") });
+    let endpoint = "POST /v1/dialects/agentool/tools/write";
+    let called = served.ask(ANNA, endpoint, &agent, &call.to_string());
+    assert_eq!(called.status, 200, "{called:?}");
+    let listed = served.ask(ANNA, "GET /v1/dialects/otc/tools", &[], "");
+    let listed = listed.value();
+    let mut tools = listed.as_array().unwrap().iter();
+    let write = tools.find(|tool| tool["name"] == "write").unwrap();
+    let execution = json!({
+        "run_id": "run", "execution_id": "1", "created_at": "2026-01-01T00:00:00Z",
+        "tool": {
+            "name": "write",
+            "toolkit": write["toolkit"]["name"],
+            "version": write["toolkit"]["version"],
+        },
+        "inputs": input("b.txt"), "context": {},
+    });
+    let executed = served.ask(
+        ANNA,
+        "POST /v1/dialects/otc/execute",
+        &agent,
+        &execution.to_string(),
+    );
+    assert_eq!(executed.status, 200, "{executed:?}");
+    let get = |token: &str, path: &str| {
+        served.ask(token, &format!("GET /v1/workspaces/agent/files/{path}"), &[], "")
+    };
+    for path in ["a.txt", "b.txt"] {
+        assert_eq!(get(ANNA, path).body, "x");
+    }
+    get(BERT, "a.txt").is_problem(404, "unknown_workspace");
+}
+
+#[test]
 fn the_api_puts_gets_snapshots_restores_forks_and_removes() {
     let served = served("[workspace]\nper = \"principal\"\n");
     let ask = |line: &str, body: &str| served.ask(ANNA, line, &[], body);

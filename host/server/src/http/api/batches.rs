@@ -59,6 +59,7 @@ impl Drop for RunningBatch {
 #[utoipa::path(
     post, path = "/v1/batches", tag = "calls",
     params(
+        ("Toolcell-Workspace" = Option<String>, Header, description = "The name of the caller's workspace for all calls, if the server gives any; `default` without it"),
         ("Idempotency-Key" = Option<String>, Header, description = "A name for this request, of at most 256 bytes: the same request again gets the same answer, and makes no second batch"),
     ),
     request_body(content((Vec<BatchCallRequest> = "application/json"), (String = "application/x-ndjson"))),

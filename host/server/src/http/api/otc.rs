@@ -19,7 +19,7 @@ use toolcell_spec::{
 use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::otc::{OtcAnswer, OtcTool, ParsedCall, SecretAccess};
+use crate::otc::{ENGINE, OtcAnswer, OtcTool, ParsedCall, SecretAccess};
 use crate::trace::of_headers;
 
 use super::answer::{CallerRequest, JSON, PathParams, is_media_type, json, text};
@@ -126,6 +126,7 @@ pub(super) async fn register(
     request_body = ref("#/components/schemas/otc-execution"),
     params(
         ("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`"),
+        ("Toolcell-Workspace" = Option<String>, Header, description = "The name of the caller's workspace for the call, if the server gives any; `default` without it"),
         ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
     ),
     responses(
@@ -165,6 +166,12 @@ pub(super) async fn invoke(
         .map_err(|refusal| Problem::from(refusal).with_status(400))?;
     drop(body);
     let lease = caller.reserve(&request.inputs).await?;
+    // An engine does not tell its users apart.
+    let workspace = if **caller.name() == *ENGINE {
+        Ok(None)
+    } else {
+        shared.workspace(caller, headers).await
+    };
     let trace = of_headers(headers);
     // A client with an execution id comes back for the answer. Without one, nothing finds the call again.
     let gone = CancellationToken::new();
@@ -176,7 +183,10 @@ pub(super) async fn invoke(
     let caller = Arc::clone(caller);
     let execution = tokio::spawn(async move {
         let call = async |parsed: ParsedCall| {
-            let wish = wish(parsed, route, trace);
+            let wish = ApiCall {
+                workspace,
+                ..wish(parsed, route, trace)
+            };
             let server = (&shared.server, &offering);
             let mut record = *caller.finish(server, wish, lease, &gone).await?;
             offering.fit(&mut record.result);

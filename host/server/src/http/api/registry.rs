@@ -224,6 +224,7 @@ pub(super) async fn import(
     request_body = ref("#/components/schemas/agentool-tool-call"),
     params(
         ("name" = String, Path, description = "The name of the tool"),
+        ("Toolcell-Workspace" = Option<String>, Header, description = "The name of the caller's workspace for the call, if the server gives any; `default` without it"),
         ("Idempotency-Key" = Option<String>, Header, description = "A name for this request, of at most 256 bytes: the same request again gets the same answer, and makes no second call"),
         ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
     ),
@@ -279,6 +280,7 @@ pub(super) async fn call(
         ..CallSpec::new(name, input)
     };
     let mut wish = ApiCall::from_route(route, spec);
+    wish.workspace = shared.workspace(&caller, &headers).await;
     if let Some(mapping) = wish.spec.mapping.as_mut().filter(|_| !rest.is_empty()) {
         mapping.fields.insert(POSTED_CALL.to_owned(), rest.into());
     }
