@@ -1,6 +1,6 @@
 //! Calls that are sent again with their key, over MCP, in batches and to an endpoint of agentool.
 //!
-//! Promise: A call that is sent again with its key runs once.
+//! Promise: At most once, and never lost.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
