@@ -103,12 +103,13 @@ def read(path: Path) -> Program:
     )
 
 
-def prefix(path: Path, program: Program, tools: list[Path], level: int) -> Tree:
+def prefix(path: Path, program: Program, tools: dict[str, Path], level: int) -> Tree:
     """What is installed below a prefix such as /usr: the program at `path`, tools, manual pages and completions."""
     tree: Tree = {"bin/toolcell": File(program.content, executable=True)}
-    for tool in tools:
-        tree[f"{TOOLS}/{tool.name}"] = File(tool.read_bytes())
-    tree[f"{TOOLS}/descriptions.json"] = File(json.dumps({tool.stem: description(path, tool) for tool in tools}).encode())
+    for name, tool in tools.items():
+        tree[f"{TOOLS}/{name}.wasm"] = File(tool.read_bytes())
+    descriptions = {name: description(path, tool) for name, tool in tools.items()}
+    tree[f"{TOOLS}/descriptions.json"] = File(json.dumps(descriptions).encode())
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([path, "man", folder], check=True)
         for page in sorted(Path(folder).iterdir()):
