@@ -2,13 +2,14 @@
 //!
 //! Promise: At most once, and never lost.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::http_api::{Api, Said};
-use crate::support::{Client, Web, frame, records, scratch};
+use crate::support::{Client, Coming, Web, frame, records, scratch};
 
 const KEY: &str = "toolcell/idempotency_key";
 
@@ -73,36 +74,41 @@ fn a_call_of_mcp_with_the_same_key_runs_once() {
 }
 
 #[test]
-fn a_call_of_mcp_with_a_key_outlives_its_connection_and_its_session() {
+fn a_call_of_mcp_with_a_key_outlives_a_connection_that_cancels_nothing() {
     let (_guard, path) = scratch();
     let file = path.join("records");
     let web = Web::with(
         &["probe#progress"],
         [format!("--record-to={}", file.display())],
     );
-    let call = keyed(
-        "mine",
-        "progress",
-        &json!({ "count": 10, "interval_ms": 200 }),
-    );
-    let send = |session: &str| {
-        let headers = web.changed(&web.in_session(session));
-        let body = frame(json!(1), "tools/call", call.clone());
-        web.send("POST /mcp", &headers, &body)
+    let call = |key: &str| {
+        let arguments = json!({ "count": 10, "interval_ms": 200 });
+        keyed(key, "progress", &arguments)
     };
-    let first = send(&web.session(json!({})));
-    std::thread::sleep(Duration::from_millis(500));
-    drop(first);
-    let answer = send(&web.session(json!({})))
-        .whole()
-        .frames()
-        .pop()
-        .unwrap();
-    assert_eq!(answer["result"]["isError"], json!(false), "{answer:#}");
+    let in_session = || {
+        let session = web.session(json!({}));
+        let headers = web.changed(&web.in_session(&session));
+        let body = frame(json!(1), "tools/call", call("one"));
+        web.begin("POST /mcp", &headers, &body)
+    };
+    // In 2026-07-28 a client cancels by closing the connection.
+    let alone = || web.begin_stateless("tools/call", call("two"), json!({}));
+    let again = |send: &dyn Fn() -> TcpStream, status: &str| {
+        let first = send();
+        std::thread::sleep(Duration::from_millis(500));
+        drop(first);
+        let answer = Coming::head(send()).whole().frames().pop().unwrap();
+        let meta = &answer["result"]["_meta"];
+        assert_eq!(meta["toolcell/status"], status, "{answer:#}");
+        invocation(&answer).clone()
+    };
+    let answered = [again(&in_session, "succeeded"), again(&alone, "canceled")];
     web.end();
     let seen = records(&file);
-    assert_eq!(seen.len(), 1, "{seen:#?}");
-    assert_eq!(seen[0]["invocation"]["invocation_id"], *invocation(&answer));
+    assert_eq!(seen.len(), 2, "{seen:#?}");
+    for (record, id) in seen.iter().zip(answered) {
+        assert_eq!(record["invocation"]["invocation_id"], id);
+    }
 }
 
 #[test]

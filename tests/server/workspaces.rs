@@ -291,7 +291,12 @@ fn calls_of_other_protocols_have_the_workspace_that_their_header_names() {
     );
     assert_eq!(executed.status, 200, "{executed:?}");
     let get = |token: &str, path: &str| {
-        served.ask(token, &format!("GET /v1/workspaces/agent/files/{path}"), &[], "")
+        served.ask(
+            token,
+            &format!("GET /v1/workspaces/agent/files/{path}"),
+            &[],
+            "",
+        )
     };
     for path in ["a.txt", "b.txt"] {
         assert_eq!(get(ANNA, path).body, "x");

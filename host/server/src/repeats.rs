@@ -33,7 +33,8 @@ impl ExecutionAnswer for CallToolResponse {
 }
 
 impl ClientSession {
-    /// A call with a key goes on when its client disconnects, and ends when its client cancels it.
+    /// A call with a key goes on when its client disconnects, and ends when its client cancels it; in 2026-07-28 over
+    /// HTTP both are one.
     pub(super) async fn call_once(
         &self,
         params: CallToolRequestParams,
