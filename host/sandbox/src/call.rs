@@ -1,5 +1,6 @@
 //! One call: a fresh store, limits set before any guest code runs, and an outcome in every case.
 
+mod checks;
 mod outcome;
 
 use std::future::{Future, poll_fn};
@@ -12,17 +13,16 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 use toolcell_executor::{
-    Cancellation, Execution, GuestOutcome, InputCheck, Observer, PreflightAccess, ResumedState,
-    RunInput, SandboxDenial, canceled,
+    Cancellation, Execution, GuestOutcome, Observer, ResumedState, RunInput, SandboxDenial,
+    canceled,
 };
 use toolcell_policy::{Capability, Limits, Permit};
 use toolcell_spec::{
-    AbortReason, ErrorClass, ErrorCode, MeteredUsage, Refusal, SafetyFacts, ToolProgress, Usage,
+    AbortReason, ErrorClass, ErrorCode, MeteredUsage, Refusal, ToolProgress, Usage,
 };
 use wasmtime::{Store, UpdateDeadline};
 
 use super::Sandbox;
-use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
 use super::component::{LinkedComponent, LoadedComponent};
 use super::egress::{Egress, NetworkGate, RequestSecrets};
@@ -36,8 +36,9 @@ use super::state::StoreState;
 use super::trap::{self, CallDenial, StopReason, TrapContext};
 use super::wasi::WasiInputs;
 
+pub(super) use checks::{classify, validate};
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
-use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_cause, size};
+use outcome::{accept, has_failed, heed_denials, heed_stop, name_cause, size};
 
 /// Guests have tasks, threads, streams and their ends in the engine's own table.
 const ENTRIES_OF_HANDLE: usize = 8;
@@ -246,90 +247,6 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
     }
 }
 
-/// Preflight runs in the instance of value validation, an empty world, or in one that reads files.
-pub(super) async fn validate(
-    linked: &LinkedComponent,
-    check: InputCheck<'_>,
-) -> Result<(), Refusal> {
-    let nothing = Capability::default();
-    let (access, checks) = match check.preflight {
-        PreflightAccess::Offline => ((&nothing, check.input), (true, true)),
-        PreflightAccess::Left => ((&nothing, check.input), (true, false)),
-        PreflightAccess::Alone(allowed) => (
-            (allowed.capability(), allowed.input().text()),
-            (false, true),
-        ),
-    };
-    look(linked, check, access, checks).await
-}
-
-async fn look(
-    linked: &LinkedComponent,
-    check: InputCheck<'_>,
-    (capability, input): (&Capability, &str),
-    (values, preflight): (bool, bool),
-) -> Result<(), Refusal> {
-    let (Some(validating), engine) = (&linked.validating, &linked.engine) else {
-        return Ok(());
-    };
-    let limits = check.limits;
-    let store = observed(engine, capability, &check);
-    let mut store = store.map_err(|error| not_started(&error))?;
-    let tool = check.tool.to_owned();
-    let input = input.to_owned();
-    let work = async |store: &mut Store<StoreState>| {
-        let guest = validating.instantiate_async(&mut *store).await?;
-        let guest = guest.toolcell_tool_validation();
-        if values
-            && let Err(error) = guest
-                .call_validate_values(&mut *store, &tool, &input)
-                .await?
-        {
-            return Ok(Err(error));
-        }
-        if preflight {
-            guest.call_preflight(store, &tool, &input).await
-        } else {
-            Ok(Ok(()))
-        }
-    };
-    let checked = run(engine, &mut store, limits, check.cancellation, work).await;
-    tell_denied_files(store.data());
-    checked?.map_err(|error| guest_error(error, ErrorClass::InvalidArguments))
-}
-
-/// `None` if the component does not answer.
-pub(super) async fn classify(
-    linked: &LinkedComponent,
-    check: InputCheck<'_>,
-) -> Option<SafetyFacts> {
-    let classifying = linked.classifying.as_ref()?;
-    let engine = &linked.engine;
-    let mut store = observed(engine, &Capability::default(), &check).ok()?;
-    let tool = check.tool.to_owned();
-    let input = check.input.to_owned();
-    let work = async |store: &mut Store<StoreState>| {
-        let guest = classifying.instantiate_async(&mut *store).await?;
-        let guest = guest.toolcell_tool_classification();
-        guest.call_classify(store, &tool, &input).await
-    };
-    // If anything stopped the guest, its claims are unknown.
-    let facts = run(engine, &mut store, check.limits, check.cancellation, work)
-        .await
-        .ok()?;
-    let plain = |claim| match claim {
-        Claim::Unstated => None,
-        Claim::No => Some(false),
-        Claim::Yes => Some(true),
-    };
-    Some(SafetyFacts {
-        is_read_only: plain(facts.read_only),
-        is_concurrency_safe: plain(facts.concurrency_safe),
-        is_destructive: plain(facts.destructive),
-        is_open_world: plain(facts.open_world),
-    })
-}
-
 pub(super) async fn run<T>(
     engine: &GuestEngine,
     store: &mut Store<StoreState>,
@@ -380,17 +297,6 @@ pub(super) fn offline(
         Egress::new(None),
     );
     without_network(engine, capability, limits, cancellation, unheard)
-}
-
-/// As [`offline`]; the check's observer hears of what the guest logs, and of what is denied.
-fn observed(
-    engine: &GuestEngine,
-    capability: &Capability,
-    check: &InputCheck<'_>,
-) -> wasmtime::Result<Store<StoreState>> {
-    let egress = Egress::barred(Arc::clone(&check.observer));
-    let heard = (Arc::clone(&check.observer), egress);
-    without_network(engine, capability, check.limits, check.cancellation, heard)
 }
 
 fn without_network(

@@ -2,8 +2,8 @@
 //! take ten seconds and a gigabyte. The child limits itself before it reads a byte, and the parent waits only for a
 //! limited time.
 
-use std::io::{Read, Write};
-use std::mem::ManuallyDrop;
+mod worker;
+
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -16,14 +16,12 @@ use tokio::process::Command;
 use tokio::sync::Semaphore;
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
-use wasmtime::OptLevel;
 
-use super::adapt::{self, NoCommand};
+use super::adapt;
 use super::component::starts_too_large;
-use super::confine;
-use super::engine::{Concurrency, config};
-use super::imports::{self, NotAvailable};
-use super::metadata;
+use super::engine::Concurrency;
+
+pub use worker::compile_worker;
 
 const CODE_BYTES_MAX: u64 = 512 << 20;
 /// Its stack, and what it allocates for one function.
@@ -457,126 +455,6 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Limits itself to `cpu_seconds`, `memory_bytes` and the life of `parent`, then compiles standard input to standard
-/// output. Returns the exit status.
-pub fn compile_worker(
-    cpu_seconds: u64,
-    memory_bytes: u64,
-    parent: u32,
-    effort: CompileEffort,
-) -> i32 {
-    let done = match limited(cpu_seconds, memory_bytes, parent, effort) {
-        // Freeing the engines takes milliseconds, and the process ends.
-        Ok(engines) => work(&ManuallyDrop::new(engines)).map_err(|error| (status(&error), error)),
-        Err(error) => Err((UNLIMITED, error)),
-    };
-    match done {
-        Ok(Concurrency::Off) => 0,
-        Ok(Concurrency::On) => CONCURRENT,
-        Err((status, error)) => {
-            eprintln!("{error:#}");
-            status
-        }
-    }
-}
-
-fn status(error: &anyhow::Error) -> i32 {
-    if error.is::<NoCommand>() {
-        NO_COMMAND
-    } else if error.is::<metadata::TooMuch>() {
-        TOO_LARGE
-    } else if error.is::<NotAvailable>() {
-        NOT_AVAILABLE
-    } else {
-        FAULTY
-    }
-}
-
-struct CompilerEngines {
-    off: wasmtime::Engine,
-    on: wasmtime::Engine,
-}
-
-impl CompilerEngines {
-    fn new(effort: CompileEffort) -> anyhow::Result<Self> {
-        let make = |concurrency| {
-            let mut config = config(concurrency);
-            if effort == CompileEffort::Quick {
-                config.cranelift_opt_level(OptLevel::None);
-            }
-            wasmtime::Engine::new(&config).map_err(anyhow::Error::from)
-        };
-        Ok(Self {
-            off: make(Concurrency::Off)?,
-            on: make(Concurrency::On)?,
-        })
-    }
-
-    fn compile(&self, component: &[u8]) -> anyhow::Result<(Concurrency, Vec<u8>)> {
-        if let Ok(code) = self.off.precompile_component(component) {
-            return Ok((Concurrency::Off, code));
-        }
-        let code = self
-            .on
-            .precompile_component(component)
-            .map_err(anyhow::Error::from)?;
-        Ok((Concurrency::On, code))
-    }
-}
-
-/// Creates engines and threads before the filter, because that queries processor and kernel.
-fn limited(
-    cpu_seconds: u64,
-    memory_bytes: u64,
-    parent: u32,
-    effort: CompileEffort,
-) -> anyhow::Result<CompilerEngines> {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    let limit = |value| Rlimit {
-        current: Some(value),
-        maximum: Some(value),
-    };
-    let time = Rlimit {
-        current: Some(cpu_seconds),
-        maximum: Some(cpu_seconds.saturating_add(GRACE_SECONDS)),
-    };
-    confine::die_with(parent)?;
-    setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
-    setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
-    setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
-    if effort == CompileEffort::Again {
-        rustix::process::setpriority_process(None, LOWEST_PRIORITY)
-            .context("cannot lower the priority")?;
-    }
-    let engines = CompilerEngines::new(effort)?;
-    start_threads(memory_bytes).context("cannot start the threads")?;
-    confine::leave_no_dump()?;
-    if guard!("compile_filter") {
-        confine::only_compute()?;
-    }
-    Ok(engines)
-}
-
-fn work(engines: &CompilerEngines) -> anyhow::Result<Concurrency> {
-    let mut component = Vec::new();
-    std::io::stdin()
-        .lock()
-        .read_to_end(&mut component)
-        .context("cannot read the component")?;
-    if adapt::is_module(&component) {
-        component = adapt::component(&engines.off, &component)?;
-    }
-    imports::check(&component)?;
-    let (concurrency, code) = engines.compile(&component)?;
-    // After the compiler, which says better what is not valid.
-    metadata::check(&component)?;
-    std::io::stdout()
-        .lock()
-        .write_all(&code)
-        .context("cannot write the code")?;
-    Ok(concurrency)
-}
-
 #[cfg(test)]
 mod tests {
 
@@ -585,10 +463,8 @@ mod tests {
     use std::time::Duration;
     use toolcell_spec::ErrorCode;
 
-    use super::{
-        Compilation, CompileEffort, Compiler, CompilerEngines, CompilerSettings, Concurrency,
-        code_of,
-    };
+    use super::worker::CompilerEngines;
+    use super::{Compilation, CompileEffort, Compiler, CompilerSettings, Concurrency, code_of};
 
     #[test]
     fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {

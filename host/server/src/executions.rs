@@ -89,7 +89,7 @@ enum ExecutionState<A> {
     Lost,
 }
 
-pub(crate) enum Claimed<A: ExecutionAnswer> {
+pub(crate) enum ExecutionClaim<A: ExecutionAnswer> {
     First(ExecutionTicket<A>),
     Answered(A),
 }
@@ -105,7 +105,7 @@ pub(crate) enum ClaimRefusal {
 
 enum ExecutionLookup<A: ExecutionAnswer> {
     Running(watch::Receiver<()>),
-    Ended(Result<Claimed<A>, ClaimRefusal>),
+    Ended(Result<ExecutionClaim<A>, ClaimRefusal>),
 }
 
 impl<A: ExecutionAnswer> Executions<A> {
@@ -122,7 +122,7 @@ impl<A: ExecutionAnswer> Executions<A> {
         principal: &Arc<str>,
         key: &ExecutionKey,
         body: RequestDigests,
-    ) -> Result<Claimed<A>, ClaimRefusal> {
+    ) -> Result<ExecutionClaim<A>, ClaimRefusal> {
         loop {
             match self.find(principal, key, body) {
                 ExecutionLookup::Ended(ended) => return ended,
@@ -156,7 +156,7 @@ impl<A: ExecutionAnswer> Executions<A> {
                     return ExecutionLookup::Running(running.clone());
                 }
                 ExecutionState::Answered(answer) => {
-                    return ExecutionLookup::Ended(Ok(Claimed::Answered(answer.clone())));
+                    return ExecutionLookup::Ended(Ok(ExecutionClaim::Answered(answer.clone())));
                 }
                 ExecutionState::TooLarge => {
                     return ExecutionLookup::Ended(Err(ClaimRefusal::NotKept));
@@ -174,7 +174,7 @@ impl<A: ExecutionAnswer> Executions<A> {
         let serial = ledger.begin(key, body, receiver);
         let principal = Arc::clone(principal);
         let key = key.clone();
-        ExecutionLookup::Ended(Ok(Claimed::First(ExecutionTicket {
+        ExecutionLookup::Ended(Ok(ExecutionClaim::First(ExecutionTicket {
             executions: Arc::clone(self),
             principal,
             key,
@@ -324,7 +324,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        ClaimRefusal, Claimed, ENTRIES_MAX, ExecutionAnswer, ExecutionKey, ExecutionTicket,
+        ClaimRefusal, ENTRIES_MAX, ExecutionAnswer, ExecutionClaim, ExecutionKey, ExecutionTicket,
         Executions, RUNNING_MAX, RequestDigests,
     };
 
@@ -362,7 +362,7 @@ mod tests {
         body: RequestDigests,
     ) -> ExecutionTicket<Arc<str>> {
         match executions.claim(principal, key, body).await {
-            Ok(Claimed::First(ticket)) => ticket,
+            Ok(ExecutionClaim::First(ticket)) => ticket,
             _ => panic!("it ran before"),
         }
     }
@@ -374,8 +374,8 @@ mod tests {
         of: &str,
     ) -> &'static str {
         match executions.claim(principal, &key(at), body(of)).await {
-            Ok(Claimed::First(_)) => "free",
-            Ok(Claimed::Answered(_)) => "answered",
+            Ok(ExecutionClaim::First(_)) => "free",
+            Ok(ExecutionClaim::Answered(_)) => "answered",
             Err(ClaimRefusal::OtherRequest) => "other request",
             Err(ClaimRefusal::NotKept) => "not kept",
             Err(ClaimRefusal::Lost) => "lost",

@@ -8,7 +8,7 @@ use toolcell_spec::{ErrorCode, json_bytes};
 
 use super::call::WaitingRequest;
 use super::executions::{
-    ClaimRefusal, Claimed, ExecutionAnswer, ExecutionKey, KEY_BYTES_MAX, RequestDigests,
+    ClaimRefusal, ExecutionAnswer, ExecutionClaim, ExecutionKey, KEY_BYTES_MAX, RequestDigests,
 };
 use super::http::told;
 use super::results;
@@ -54,8 +54,8 @@ impl ClientSession {
             () = seen.ended() => return Err(refused(ClaimRefusal::Lost)),
         };
         let ticket = match claimed {
-            Claimed::First(ticket) => ticket,
-            Claimed::Answered(answer) => {
+            ExecutionClaim::First(ticket) => ticket,
+            ExecutionClaim::Answered(answer) => {
                 results::reserve(seen.context, answer.bytes()).await?;
                 return Ok(answer);
             }

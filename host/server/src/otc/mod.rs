@@ -19,7 +19,8 @@ use toolcell_policy::secret::SecretValue;
 use toolcell_spec::{CallRecord, ErrorCode, Refusal, Timestamp};
 
 use crate::executions::{
-    ClaimRefusal, Claimed, ExecutionAnswer, ExecutionKey, Executions, RUNNING_MAX, RequestDigests,
+    ClaimRefusal, ExecutionAnswer, ExecutionClaim, ExecutionKey, Executions, RUNNING_MAX,
+    RequestDigests,
 };
 use crate::http::{Problem, told};
 
@@ -188,13 +189,13 @@ impl OtcService {
         };
         let digests = RequestDigests::from_request(&request, mode);
         match self.executions.claim(principal, &key, digests).await {
-            Ok(Claimed::First(ticket)) => {
+            Ok(ExecutionClaim::First(ticket)) => {
                 let run = self.run(tools, principal, request, Some(&key), mode, call);
                 let (answer, ended) = run.await;
                 ticket.end(ended);
                 answer
             }
-            Ok(Claimed::Answered(answer)) => answer,
+            Ok(ExecutionClaim::Answered(answer)) => answer,
             Err(refused) => {
                 let (status, refusal) = refusal(refused);
                 OtcAnswer::refused(status, &refusal, mode, &key.execution_id)

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use toolcell_spec::ErrorCode;
 
-use crate::executions::{ClaimRefusal, Claimed, ExecutionAnswer, ExecutionKey};
+use crate::executions::{ClaimRefusal, ExecutionAnswer, ExecutionClaim, ExecutionKey};
 use crate::http::problem::Problem;
 
 use super::body_sender::{BodySender, feed};
@@ -66,8 +66,8 @@ pub(super) async fn answer_once(
         .claim(caller.name(), &key, digest.into())
         .await;
     let ticket = match claimed.map_err(refusal)? {
-        Claimed::First(ticket) => ticket,
-        Claimed::Answered(kept) => {
+        ExecutionClaim::First(ticket) => ticket,
+        ExecutionClaim::Answered(kept) => {
             let mut response = Response::new(Body::from(kept.body));
             (*response.status_mut(), *response.headers_mut()) = (kept.status, kept.headers);
             return Ok(response);

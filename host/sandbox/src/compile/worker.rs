@@ -1,0 +1,137 @@
+//! The process that compiles.
+
+use std::io::{Read, Write};
+use std::mem::ManuallyDrop;
+
+use anyhow::Context;
+use wasmtime::OptLevel;
+
+use super::super::adapt::{self, NoCommand};
+use super::super::confine;
+use super::super::engine::{Concurrency, config};
+use super::super::imports::{self, NotAvailable};
+use super::super::metadata;
+use super::{
+    CONCURRENT, CompileEffort, FAULTY, GRACE_SECONDS, LOWEST_PRIORITY, NO_COMMAND, NOT_AVAILABLE,
+    TOO_LARGE, UNLIMITED, start_threads,
+};
+
+/// Limits itself to `cpu_seconds`, `memory_bytes` and the life of `parent`, then compiles standard input to standard
+/// output. Returns the exit status.
+pub fn compile_worker(
+    cpu_seconds: u64,
+    memory_bytes: u64,
+    parent: u32,
+    effort: CompileEffort,
+) -> i32 {
+    let done = match limited(cpu_seconds, memory_bytes, parent, effort) {
+        // Freeing the engines takes milliseconds, and the process ends.
+        Ok(engines) => work(&ManuallyDrop::new(engines)).map_err(|error| (status(&error), error)),
+        Err(error) => Err((UNLIMITED, error)),
+    };
+    match done {
+        Ok(Concurrency::Off) => 0,
+        Ok(Concurrency::On) => CONCURRENT,
+        Err((status, error)) => {
+            eprintln!("{error:#}");
+            status
+        }
+    }
+}
+
+pub(super) fn status(error: &anyhow::Error) -> i32 {
+    if error.is::<NoCommand>() {
+        NO_COMMAND
+    } else if error.is::<metadata::TooMuch>() {
+        TOO_LARGE
+    } else if error.is::<NotAvailable>() {
+        NOT_AVAILABLE
+    } else {
+        FAULTY
+    }
+}
+
+pub(super) struct CompilerEngines {
+    pub(super) off: wasmtime::Engine,
+    pub(super) on: wasmtime::Engine,
+}
+
+impl CompilerEngines {
+    pub(super) fn new(effort: CompileEffort) -> anyhow::Result<Self> {
+        let make = |concurrency| {
+            let mut config = config(concurrency);
+            if effort == CompileEffort::Quick {
+                config.cranelift_opt_level(OptLevel::None);
+            }
+            wasmtime::Engine::new(&config).map_err(anyhow::Error::from)
+        };
+        Ok(Self {
+            off: make(Concurrency::Off)?,
+            on: make(Concurrency::On)?,
+        })
+    }
+
+    pub(super) fn compile(&self, component: &[u8]) -> anyhow::Result<(Concurrency, Vec<u8>)> {
+        if let Ok(code) = self.off.precompile_component(component) {
+            return Ok((Concurrency::Off, code));
+        }
+        let code = self
+            .on
+            .precompile_component(component)
+            .map_err(anyhow::Error::from)?;
+        Ok((Concurrency::On, code))
+    }
+}
+
+/// Creates engines and threads before the filter, because that queries processor and kernel.
+pub(super) fn limited(
+    cpu_seconds: u64,
+    memory_bytes: u64,
+    parent: u32,
+    effort: CompileEffort,
+) -> anyhow::Result<CompilerEngines> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let limit = |value| Rlimit {
+        current: Some(value),
+        maximum: Some(value),
+    };
+    let time = Rlimit {
+        current: Some(cpu_seconds),
+        maximum: Some(cpu_seconds.saturating_add(GRACE_SECONDS)),
+    };
+    confine::die_with(parent)?;
+    setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
+    setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
+    setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
+    if effort == CompileEffort::Again {
+        rustix::process::setpriority_process(None, LOWEST_PRIORITY)
+            .context("cannot lower the priority")?;
+    }
+    let engines = CompilerEngines::new(effort)?;
+    start_threads(memory_bytes).context("cannot start the threads")?;
+    confine::leave_no_dump()?;
+    if guard!("compile_filter") {
+        confine::only_compute()?;
+    }
+    Ok(engines)
+}
+
+pub(super) fn work(engines: &CompilerEngines) -> anyhow::Result<Concurrency> {
+    let mut component = Vec::new();
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut component)
+        .context("cannot read the component")?;
+    if adapt::is_module(&component) {
+        component = adapt::component(&engines.off, &component)?;
+    }
+    imports::check(&component)?;
+    let (concurrency, code) = engines.compile(&component)?;
+    // After the compiler, which says better what is not valid.
+    metadata::check(&component)?;
+    std::io::stdout()
+        .lock()
+        .write_all(&code)
+        .context("cannot write the code")?;
+    Ok(concurrency)
+}
