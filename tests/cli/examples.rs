@@ -266,6 +266,7 @@ fn the_readme_of_patch_shows_what_it_does() {
 }
 
 #[test]
+#[ignore = "builds four large tools: cargo test -- --ignored"]
 fn the_readmes_of_tools_for_files_show_what_they_do() {
     for (tool, end) in [
         ("archive", "2004"),
