@@ -112,6 +112,46 @@ fn a_call_of_mcp_with_a_key_outlives_a_connection_that_cancels_nothing() {
 }
 
 #[test]
+fn a_call_with_a_key_that_asks_its_user_is_the_same_call_until_it_ends() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(&["probe#ask"], [format!("--record-to={}", file.display())]);
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "string" } } });
+    let question = json!({ "key": "a", "message": "A?", "schema": schema });
+    let arguments = json!({ "rounds": [[question]], "state": "x" });
+    let send = |key: &str, more: Value| {
+        let mut params = keyed(key, "ask", &arguments);
+        let fields = params.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let reply = web.stateless(
+            "tools/call",
+            params,
+            json!({ "elicitation": { "form": {} } }),
+        );
+        reply.frames().pop().unwrap()
+    };
+    let first = send("one", json!({}))["result"].clone();
+    assert_eq!(first["resultType"], "input_required", "{first:#}");
+    // Not of another key.
+    let other = send("two", json!({}))["result"].clone();
+    assert_eq!(other["resultType"], "input_required", "{other:#}");
+    let again = send("one", json!({}))["result"].clone();
+    assert_eq!(again["inputRequests"], first["inputRequests"]);
+    let given = json!({ "a": { "action": "accept", "content": { "n": "1" } } });
+    let answer = |asked: &Value| {
+        let state = json!({ "requestState": asked["requestState"], "inputResponses": given });
+        send("one", state)
+    };
+    let used = answer(&first);
+    assert_eq!(used["error"]["code"], -32602, "{used:#}");
+    let last = answer(&again);
+    assert_eq!(last["result"]["isError"], json!(false), "{last:#}");
+    assert_eq!(send("one", json!({}))["result"], last["result"]);
+    let of_key = records(&file);
+    assert_eq!(of_key.len(), 1, "{of_key:#?}");
+}
+
+#[test]
 fn a_batch_with_the_same_key_runs_once_and_goes_on_without_its_client() {
     let (_guard, path) = scratch();
     let file = path.join("records");

@@ -41,7 +41,7 @@ impl ClientSession {
         mut seen: WaitingRequest<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(key) = key(seen.context)? else {
-            let (running, words, open) = self.enter(params, &seen)?;
+            let (running, words, open) = self.enter(params, None, &seen)?;
             return Ok(self.answer(running, words, open, &seen).await?.0);
         };
         let digest = digest(&params.name, seen.context);
@@ -64,7 +64,8 @@ impl ClientSession {
         if room.is_some() {
             seen.caller.gone = None;
         }
-        let answered = match self.enter(params, &seen) {
+        let named = Some(key.execution_id.into());
+        let answered = match self.enter(params, named, &seen) {
             Ok((running, words, open)) => self.answer(running, words, open, &seen).await,
             Err(error) => Err(error),
         };

@@ -189,10 +189,11 @@ impl ClientSession {
         }
     }
 
-    /// Begins a call, or resumes a held one.
+    /// Begins a call, or resumes a held one. `key` is the client's idempotency key.
     pub(super) fn enter(
         &self,
         params: CallToolRequestParams,
+        key: Option<Arc<str>>,
         seen: &WaitingRequest<'_>,
     ) -> Result<(RunningCall, HeldCallKey, Option<CallQuestion>), ErrorData> {
         let SentArguments { arguments, lease } = match (
@@ -214,6 +215,7 @@ impl ClientSession {
             owner: Arc::clone(&self.identity.owner),
             tool: params.name.into_owned(),
             arguments,
+            key,
             lease,
         };
         if let Some(state) = &params.request_state {
@@ -232,7 +234,7 @@ impl ClientSession {
             let open = held.ask.answer(params.input_responses.as_ref()).err();
             return Ok((held.running, words, open));
         }
-        if seen.channel == AskChannel::Return
+        if (seen.channel == AskChannel::Return || words.key.is_some())
             && let Some(held) = self.server.calls.held.take_same(&words)
         {
             return Ok((held.running, words, Some(held.ask)));

@@ -24,6 +24,8 @@ pub(crate) struct HeldCallKey {
     pub(crate) owner: Arc<str>,
     pub(crate) tool: String,
     pub(crate) arguments: Input,
+    /// A client's idempotency key; the name of a held call is enough without it.
+    pub(crate) key: Option<Arc<str>>,
     pub(crate) lease: Option<Arc<Lease>>,
 }
 
@@ -149,7 +151,7 @@ impl HeldCalls {
             let calls = held
                 .calls
                 .iter()
-                .filter(|(_, call)| call.words.are_of(words));
+                .filter(|(_, call)| call.words.are_of(words) && call.words.key == words.key);
             calls
                 .map(|(name, call)| (name.clone(), call.words.clone()))
                 .collect()
