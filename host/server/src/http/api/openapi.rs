@@ -33,6 +33,19 @@ const EVERYWHERE: [(&str, &str); 8] = [
     ),
 ];
 
+/// Of every route below [`WORKSPACES`].
+const OF_WORKSPACES: [(&str, &str); 2] = [
+    (
+        "404",
+        "There is no such workspace, file or snapshot, or the server has no workspaces",
+    ),
+    (
+        "409",
+        "There is such a workspace already, or a call uses it",
+    ),
+];
+const WORKSPACES: &str = "/v1/workspaces";
+
 macro_rules! schemas {
     ($($name:literal),* $(,)?) => {
         [$(($name, include_str!(concat!("../../../../../schemas/", $name, ".schema.json")))),*]
@@ -175,13 +188,10 @@ fn document(is_worker: bool) -> Value {
         component("batch-result"),
     );
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    for operation in paths
-        .into_iter()
-        .flat_map(Map::values_mut)
-        .filter_map(Value::as_object_mut)
-        .flat_map(Map::iter_mut)
-    {
-        complete(operation.0, operation.1);
+    for (path, operations) in paths.into_iter().flatten() {
+        for (method, operation) in operations.as_object_mut().into_iter().flatten() {
+            complete(path, method, operation);
+        }
     }
     describe_calls(&mut document);
     EXECUTIONS
@@ -268,7 +278,7 @@ fn describe_execution(document: &mut Value, place: &str) {
 }
 
 /// Adds what every operation can answer, and that each refusal is a problem.
-fn complete(method: &str, operation: &mut Value) {
+fn complete(path: &str, method: &str, operation: &mut Value) {
     put(operation, "/requestBody", "required", true.into());
     let Some(responses) = operation
         .get_mut("responses")
@@ -277,7 +287,9 @@ fn complete(method: &str, operation: &mut Value) {
         return;
     };
     let unreadable = (method == "post").then_some(("415", "The body is of another type"));
-    for (status, said) in EVERYWHERE.into_iter().chain(unreadable) {
+    let of_workspaces = path.starts_with(WORKSPACES).then_some(OF_WORKSPACES);
+    let others = of_workspaces.into_iter().flatten().chain(unreadable);
+    for (status, said) in EVERYWHERE.into_iter().chain(others) {
         if !responses.contains_key(status) {
             responses.insert(status.to_owned(), json!({ "description": said }));
         }

@@ -383,7 +383,7 @@ pub(super) async fn read_archive(
 }
 
 /// Adds the files of a tar archive, all or none; those that are there are replaced.
-#[utoipa::path(put, path = "/v1/workspaces/{name}/archive", tag = "workspaces", request_body(content = String, content_type = "application/x-tar"), params(("name" = String, Path, description = "The name of the workspace, which is made if there is none")), responses((status = 200, description = "What changed")))]
+#[utoipa::path(put, path = "/v1/workspaces/{name}/archive", tag = "workspaces", request_body(content((String = "application/x-tar"), (String = "application/octet-stream"))), params(("name" = String, Path, description = "The name of the workspace, which is made if there is none")), responses((status = 200, description = "What changed"), (status = 422, description = "The archive is refused, and nothing of it is kept")))]
 pub(super) async fn write_archive(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams(name): PathParams<String>,
