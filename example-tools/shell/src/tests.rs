@@ -92,7 +92,7 @@ fn pipes_globs_and_redirections_work_on_the_folder() {
     assert_eq!(stdout("cat link | wc -l; readlink link"), "4\nz.txt\n");
     assert_eq!(
         stdout("find . -name '*.csv' | sort | xargs wc -l | tail -1"),
-        "5 total\n"
+        " 5 total\n"
     );
     assert_eq!(
         stdout("cd /; cd ~; pwd"),
