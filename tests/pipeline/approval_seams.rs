@@ -18,7 +18,7 @@ use crate::support::{Canary, Test, fixture, scratch};
 use super::approvals::{
     again, appending, approved, asked, asked_with, input, lines, place, resume,
 };
-use super::doubles::{RecordingHook, declaring, own_host};
+use super::doubles::{RecordingHook, declaring, own_host, with_internal_field};
 
 const CANARY: Canary = Canary::new("seam-7f3/Qz+tT\"x0~long-enough");
 
@@ -200,16 +200,7 @@ fn asking_about_sensitive(host: &Arc<Host>) -> Test {
 
 #[tokio::test]
 async fn a_wrong_edit_of_a_tool_with_internal_fields_names_none_of_them() {
-    let component = declaring("internal_edit", |declaration| {
-        declaration["input_contract"] = json!({
-            "model_input_schema": {
-                "type": "object",
-                "properties": {"query": {"type": "string"}, "zz_internal_7f3": {"type": "integer"}},
-                "additionalProperties": false,
-            },
-            "internal_only_fields": ["zz_internal_7f3"],
-        });
-    });
+    let component = with_internal_field("internal_edit");
     let asks = Deciding(&[HookEvent::PermissionRequest], |_: &HookCall| {
         vec![HookOutput::PermissionResult(PermissionResult {
             behavior: Behavior::Ask,

@@ -135,6 +135,20 @@ pub(crate) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec
     echoing(namespace, |toolkit| change(&mut toolkit["declarations"][0]))
 }
 
+/// [`echoing`] with the model's field `query` and the internal one `zz_internal_7f3`.
+pub(super) fn with_internal_field(namespace: &str) -> Vec<u8> {
+    declaring(namespace, |declaration| {
+        declaration["input_contract"] = json!({
+            "model_input_schema": {
+                "type": "object",
+                "properties": {"query": {"type": "string"}, "zz_internal_7f3": {"type": "integer"}},
+                "additionalProperties": false,
+            },
+            "internal_only_fields": ["zz_internal_7f3"],
+        });
+    })
+}
+
 /// A separate host without a pool, which is cheap.
 pub(crate) fn own_host(change: impl FnOnce(HostBuilder) -> HostBuilder) -> Arc<Host> {
     Arc::new(host(|settings| change(settings.pooled(false))))

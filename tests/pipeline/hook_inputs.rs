@@ -9,7 +9,7 @@ use toolcell_spec::{EventType, ToolEvent, digest};
 
 use crate::support::{Called, Test};
 
-use super::doubles::{RecordingHook, declaring, hooked, own_host};
+use super::doubles::{RecordingHook, hooked, own_host, with_internal_field};
 
 /// Checks the chain of mutations from the sent input to the one that ran.
 #[track_caller]
@@ -181,16 +181,7 @@ async fn changed_fields_are_exactly_what_differs() {
 
 #[tokio::test]
 async fn a_hook_fills_an_internal_field_of_a_tool_without_a_runtime_schema() {
-    let component = declaring("internal_plain", |declaration| {
-        declaration["input_contract"] = json!({
-            "model_input_schema": {
-                "type": "object",
-                "properties": {"query": {"type": "string"}, "zz_internal_7f3": {"type": "integer"}},
-                "additionalProperties": false,
-            },
-            "internal_only_fields": ["zz_internal_7f3"],
-        });
-    });
+    let component = with_internal_field("internal_plain");
     let with = async |updated: Value, input: Value| {
         let hook = RecordingHook::new("filler")
             .before([HookOutput::UpdatedInput(updated)])

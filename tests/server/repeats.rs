@@ -193,6 +193,24 @@ fn a_batch_with_the_same_key_runs_once_and_goes_on_without_its_client() {
 }
 
 #[test]
+fn a_large_answer_is_not_kept_and_its_batch_runs_no_second_time() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(&["probe#echo"], [format!("--record-to={}", file.display())]);
+    let text = "x".repeat(15_000);
+    let call = |id: usize| json!({ "id": id.to_string(), "tool": "echo", "input": { "t": text } });
+    let batch: Value = (0..100).map(call).collect();
+    let key = [("Idempotency-Key", "one")];
+    let first = web.post("/v1/batches", &key, &batch);
+    assert_eq!(first.status, 200);
+    assert!(first.body.len() > 2 << 20, "{}", first.body.len());
+    web.post("/v1/batches", &key, &batch)
+        .is_problem(410, "result_not_kept");
+    web.end();
+    assert_eq!(records(&file).len(), 100);
+}
+
+#[test]
 fn lines_of_a_batch_with_a_key_come_one_by_one_and_again_together() {
     let web = Web::of(&["probe#hold"]);
     let line = |id: &str, ms: u64| {

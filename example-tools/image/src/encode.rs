@@ -142,7 +142,7 @@ fn with_profile(
     picture.write_with_encoder(encoder)
 }
 
-/// `true` if an ICC profile describes the colors of this picture. That of a CMYK file does not: it was decoded to RGB.
+/// `true` if an ICC profile describes the colors of this picture. The profile of a CMYK file does not: the picture was decoded to RGB.
 fn fits(profile: &[u8], picture: &DynamicImage) -> bool {
     let space = profile.get(16..20);
     if picture.color().has_color() {

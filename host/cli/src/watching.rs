@@ -52,7 +52,7 @@ impl WatchedFiles {
         }
     }
 
-    /// What makes tools available later: a secret that is set, and a folder that was missing when the grants were read.
+    /// A secret that is set later makes tools available, and so does a folder that was missing when the grants were read.
     pub(crate) fn add_grants(&mut self, home: &Home, grants: &Grants) {
         if !grants.secrets.is_empty() {
             self.add(home.secrets());

@@ -38,7 +38,7 @@ impl From<Hash> for RequestDigests {
 }
 
 pub(crate) trait ExecutionAnswer: Clone {
-    /// The memory that it takes.
+    /// The memory that it takes; a clone takes none of its own.
     fn bytes(&self) -> usize;
 }
 
@@ -199,12 +199,17 @@ impl<A: ExecutionAnswer> Executions<A> {
     }
 
     fn end(&self, principal: &Arc<str>, key: &ExecutionKey, serial: u64, state: ExecutionState<A>) {
+        // Without the lock, because it may read all of the answer.
+        let of_answer = match &state {
+            ExecutionState::Answered(answer) => answer.bytes(),
+            _ => 0,
+        };
         let mut ledgers = self.ledgers.lock();
         let shares = ledgers.len().max(1);
         let Some(ledger) = ledgers.get_mut(principal) else {
             return;
         };
-        ledger.end(key, serial, state, self.bytes_max / shares);
+        ledger.end((key, serial), (state, of_answer), self.bytes_max / shares);
         ledger.forget(self.bytes_max / shares, ENTRIES_MAX / shares);
     }
 }
@@ -230,7 +235,12 @@ impl<A: ExecutionAnswer> Ledger<A> {
         self.serial
     }
 
-    fn end(&mut self, key: &ExecutionKey, serial: u64, state: ExecutionState<A>, bytes_max: usize) {
+    fn end(
+        &mut self,
+        (key, serial): (&ExecutionKey, u64),
+        (state, of_answer): (ExecutionState<A>, usize),
+        bytes_max: usize,
+    ) {
         self.running = self.running.saturating_sub(1);
         let Some(entry) = self
             .entries
@@ -242,8 +252,8 @@ impl<A: ExecutionAnswer> Ledger<A> {
         // The client chose the ids, and they are kept whatever becomes of the answer.
         let bytes = ENTRY_BYTES + 2 * (key.run_id.len() + key.execution_id.len());
         (entry.bytes, entry.state) = match state {
-            ExecutionState::Answered(answer) if bytes + answer.bytes() <= bytes_max / 8 => {
-                (bytes + answer.bytes(), ExecutionState::Answered(answer))
+            ExecutionState::Answered(answer) if bytes + of_answer <= bytes_max / 8 => {
+                (bytes + of_answer, ExecutionState::Answered(answer))
             }
             ExecutionState::Answered(_) => (bytes, ExecutionState::TooLarge),
             other => (bytes, other),
@@ -294,6 +304,14 @@ impl<A: ExecutionAnswer> ExecutionTicket<A> {
     pub(crate) fn end(mut self, answer: Option<A>) {
         let state = answer.map_or(ExecutionState::Waiting, ExecutionState::Answered);
         self.has_ended = true;
+        self.executions
+            .end(&self.principal, &self.key, self.serial, state);
+    }
+
+    /// The answer is too large to be kept.
+    pub(crate) fn end_unkept(mut self) {
+        self.has_ended = true;
+        let state = ExecutionState::TooLarge;
         self.executions
             .end(&self.principal, &self.key, self.serial, state);
     }

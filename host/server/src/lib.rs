@@ -100,7 +100,7 @@ pub struct Server {
     changes: watch::Sender<u64>,
     places: Arc<CallPlaces>,
     calls: Arc<Calls>,
-    answers: Arc<Executions<CallToolResponse>>,
+    answers: Arc<Executions<Arc<CallToolResponse>>>,
     health: Health,
     tasks: Option<Arc<Tasks>>,
     stop: CancellationToken,

@@ -1,5 +1,7 @@
 //! `tools/call` with a key: the same call again gets the same answer, and runs no second time.
 
+use std::sync::Arc;
+
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, ErrorData};
 use rmcp::service::RequestContext;
@@ -21,11 +23,11 @@ const META: &str = "toolcell/idempotency_key";
 /// Of all principals.
 pub(super) const ANSWERS_BYTES_MAX: usize = 16 << 20;
 
-impl ExecutionAnswer for CallToolResponse {
+impl ExecutionAnswer for Arc<CallToolResponse> {
     fn bytes(&self) -> usize {
-        match self {
-            Self::Complete(result) => json_bytes(result),
-            Self::Task(created) => json_bytes(created),
+        match &**self {
+            CallToolResponse::Complete(result) => json_bytes(result),
+            CallToolResponse::Task(created) => json_bytes(created),
             // Never kept.
             _ => 0,
         }
@@ -57,7 +59,7 @@ impl ClientSession {
             ExecutionClaim::First(ticket) => ticket,
             ExecutionClaim::Answered(answer) => {
                 results::reserve(seen.context, answer.bytes()).await?;
-                return Ok(answer);
+                return Ok(CallToolResponse::clone(&answer));
             }
         };
         let room = self.identity.room();
@@ -72,7 +74,7 @@ impl ClientSession {
         match answered {
             // A call that waits for its client goes on with the same call.
             Ok((answer, has_ended)) => {
-                ticket.end(has_ended.then(|| answer.clone()));
+                ticket.end(has_ended.then(|| Arc::new(answer.clone())));
                 Ok(answer)
             }
             Err(error) => {

@@ -13,7 +13,7 @@ pub(super) fn guest_path(typed: &str, capability: &Capability) -> String {
     if typed.starts_with('/') {
         return settled("", typed, &capability.mounts).unwrap_or_else(|| typed.to_owned());
     }
-    // That of the narrowed capability may be a folder that the path names.
+    // A narrowed capability may start in a folder that the path names.
     let starts = [capability.from.as_deref(), capability.only.as_deref()];
     let found = starts
         .into_iter()

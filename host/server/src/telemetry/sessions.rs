@@ -80,7 +80,11 @@ fn follow<'s>(
     name: &str,
     now: Timestamp,
 ) -> Option<&'s mut SessionSpan> {
-    if !sessions.contains_key(name) && sessions.len() >= SESSIONS_MAX {
+    // The map is looked into twice, because a session that is found ends the borrow only with the function.
+    if sessions.contains_key(name) {
+        return sessions.get_mut(name);
+    }
+    if sessions.len() >= SESSIONS_MAX {
         let sent = sessions.iter().filter(|(_, session)| session.is_sent);
         let oldest = sent.min_by_key(|(_, session)| session.last)?.0.clone();
         sessions.remove(&oldest);

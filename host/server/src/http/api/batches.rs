@@ -65,8 +65,8 @@ impl Drop for RunningBatch {
     request_body(content((Vec<BatchCallRequest> = "application/json"), (String = "application/x-ndjson"))),
     responses(
         (status = 200, description = "The result of each call; for a body of lines, a line each, as soon as it is there", content((BatchDocument = "application/json"), (String = "application/x-ndjson"))),
-        (status = 410, description = "The key is that of a batch whose answer is not kept"),
-        (status = 422, description = "The calls are no batch, or the key is that of another request"),
+        (status = 410, description = "The batch ran under this key, and its answer is not kept"),
+        (status = 422, description = "The calls are no batch, or the key belongs to another request"),
         (status = 429, description = "Too many calls of batches run"),
     ),
 )]

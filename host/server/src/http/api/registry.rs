@@ -231,8 +231,8 @@ pub(super) async fn import(
     responses(
         (status = 200, description = "How the call ended, also if it failed; Location says where its state is", body = ref("#/components/schemas/agentool-tool-result")),
         (status = 404, description = "There is no such tool"),
-        (status = 410, description = "The key is that of a call whose answer is not kept"),
-        (status = 422, description = "The key is that of another request"),
+        (status = 410, description = "The call ran under this key, and its answer is not kept"),
+        (status = 422, description = "The key belongs to another request"),
     ),
 )]
 pub(super) async fn call(

@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use toolcell_spec::ErrorCode;
 
+use crate::budget::ByteBudget;
 use crate::executions::{ClaimRefusal, ExecutionAnswer, ExecutionClaim, ExecutionKey};
 use crate::http::problem::Problem;
 
@@ -83,44 +84,54 @@ pub(super) async fn answer_once(
         let (parts, body) = next.run(request).await.into_parts();
         let (feed, out) = feed();
         let _ = answers.send(Response::from_parts(parts.clone(), out));
-        let passed = pass_on(body, &feed).await;
+        let passed = pass_on(body, &feed, &caller.results).await;
         match passed {
             // Nothing ran.
             _ if !parts.status.is_success() => ticket.release(),
-            Some(body) => ticket.end(Some(KeptResponse {
+            Ok(Some(body)) => ticket.end(Some(KeptResponse {
                 status: parts.status,
                 headers: parts.headers,
                 body,
             })),
+            Ok(None) => ticket.end_unkept(),
             // Its end tells others that it is lost.
-            None => drop(ticket),
+            Err(BrokenBody) => drop(ticket),
         }
         drop((feed, room));
     });
     answer.await.map_err(|_| lost())
 }
 
-/// Returns a copy of what it sends, or of its beginning if it is too large to be kept; `None` if the body broke off.
-async fn pass_on(mut body: Body, feed: &BodySender) -> Option<Bytes> {
-    let mut copy = BytesMut::new();
+struct BrokenBody;
+
+/// Returns a copy of what it sends; `None` if that is too large, or the principal's results take all of their memory.
+async fn pass_on(
+    mut body: Body,
+    feed: &BodySender,
+    budget: &ByteBudget,
+) -> Result<Option<Bytes>, BrokenBody> {
+    let mut copy = Some((BytesMut::new(), Vec::new()));
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
             Err(error) => {
                 feed.fail(error).await;
-                return None;
+                return Err(BrokenBody);
             }
         };
         let Ok(piece) = frame.into_data() else {
             continue;
         };
-        if copy.len() <= ANSWER_BYTES_MAX {
-            copy.extend_from_slice(&piece);
-        }
+        copy = copy.and_then(|(mut bytes, mut leases)| {
+            let has_room = bytes.len() + piece.len() <= ANSWER_BYTES_MAX;
+            leases.push(budget.try_take_any(piece.len()).ok().filter(|_| has_room)?);
+            bytes.extend_from_slice(&piece);
+            Some((bytes, leases))
+        });
         // Fails if the client is gone.
         let _ = feed.send(piece).await;
     }
-    Some(copy.freeze())
+    Ok(copy.map(|(bytes, _)| bytes.freeze()))
 }
 
 fn refusal(why: ClaimRefusal) -> Problem {
