@@ -68,7 +68,7 @@ fn doctor_tells_the_engine_what_is_off_and_what_the_kernel_offers() {
         "{engine} is not what is locked"
     );
     let off = check(&checks, "features off")["detail"].as_str().unwrap();
-    for feature in ["gc", "exceptions", "threads", "memory64"] {
+    for feature in ["gc", "threads", "memory64", "stack-switching"] {
         assert!(
             off.split(", ").any(|name| name == feature),
             "{feature}: {off}"

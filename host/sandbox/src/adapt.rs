@@ -152,7 +152,8 @@ fn check(module: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
+/// A guest's exit status reaches the host.
+pub(super) fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut copy = Module::new();
     let mut exits = false;
     let lacks = MissingMemory::from_module(module)?;
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     fn engine() -> wasmtime::Engine {
-        wasmtime::Engine::new(&crate::engine::config(crate::engine::Concurrency::Off)).unwrap()
+        wasmtime::Engine::new(&crate::engine::config(crate::engine::EngineKind::Pooled)).unwrap()
     }
 
     fn adapted(text: &str) -> anyhow::Result<Vec<u8>> {

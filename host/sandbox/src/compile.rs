@@ -19,11 +19,13 @@ use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 
 use super::adapt;
 use super::component::starts_too_large;
-use super::engine::Concurrency;
+use super::engine::EngineKind;
 
 pub use worker::compile_worker;
 
 const CODE_BYTES_MAX: u64 = 512 << 20;
+/// An interpreter with many packages takes minutes, and gigabytes.
+const PART_BYTES: usize = 64 << 20;
 /// Its stack, and what it allocates for one function.
 const THREAD_BYTES: u64 = 256 << 20;
 /// A main thread has as many; the depth of hostile code decides how much is used.
@@ -33,8 +35,8 @@ const STACK_BYTES: usize = 8 << 20;
 const GRACE_SECONDS: u64 = 1;
 /// No call waits for the worker.
 const LOWEST_PRIORITY: i32 = 19;
-/// The code is for the engine with concurrency.
-const CONCURRENT: i32 = 3;
+/// The code is for the engine with more features.
+const EXTENDED: i32 = 3;
 /// Standard error says why.
 const FAULTY: i32 = 65;
 /// Standard error says why.
@@ -55,6 +57,8 @@ const UNLIMITED: i32 = 71;
 pub enum CompileEffort {
     /// Takes three quarters of the time; the code takes up to a tenth more.
     Quick,
+    /// Quick, for a module that runs once.
+    Module,
     Thorough,
     /// Thorough with the lowest priority, while quickly compiled code runs.
     Again,
@@ -93,8 +97,9 @@ pub struct CompilerSettings {
     /// Toolcell itself, called with [`compile_worker`]'s arguments.
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// CPU time limit; the wall time limit is twice as long.
+    /// CPU time limit for each started 64 MiB of a component; the wall time limit is twice as long.
     pub cpu_seconds: u64,
+    /// Likewise.
     pub memory_bytes: u64,
     /// Not told of a component whose code is cached.
     pub watch: Option<CompileWatch>,
@@ -151,7 +156,7 @@ impl Compiler {
         &self,
         component: &[u8],
         effort: CompileEffort,
-    ) -> Result<(Concurrency, Vec<u8>), Refusal> {
+    ) -> Result<(EngineKind, Vec<u8>), Refusal> {
         if effort == CompileEffort::Again {
             let _turn = self.again.acquire().await;
             return self.compile_within_limits(component, effort).await;
@@ -167,18 +172,20 @@ impl Compiler {
         &self,
         component: &[u8],
         effort: CompileEffort,
-    ) -> Result<(Concurrency, Vec<u8>), Refusal> {
+    ) -> Result<(EngineKind, Vec<u8>), Refusal> {
         let wall = if guard!("compile_time") {
-            Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1))
+            Duration::from_secs(self.cpu_seconds(component).saturating_mul(2).max(1))
         } else {
             Duration::MAX
         };
         match tokio::time::timeout(wall, self.run(component, effort)).await {
-            Ok(Ok((status, code, said))) => self.judge(status, code, &said),
+            Ok(Ok((status, code, said))) => self.judge(component, status, code, &said),
             // As below, dropping the future killed the child.
-            Ok(Err(error)) if error.is::<TooMuchCode>() => Err(self.too_much(CompileLimit::Code)),
+            Ok(Err(error)) if error.is::<TooMuchCode>() => {
+                Err(self.too_much(component, CompileLimit::Code))
+            }
             Ok(Err(error)) => Err(Refusal::host_fault(format!("{error:#}"))),
-            Err(_) => Err(self.too_much(CompileLimit::Time)),
+            Err(_) => Err(self.too_much(component, CompileLimit::Time)),
         }
     }
 
@@ -192,7 +199,7 @@ impl Compiler {
             .args(&settings.arguments)
             .arg(
                 if guard!("compile_time") {
-                    settings.cpu_seconds
+                    self.cpu_seconds(component)
                 } else {
                     1 << 20
                 }
@@ -200,7 +207,7 @@ impl Compiler {
             )
             .arg(
                 if guard!("compile_memory") {
-                    settings.memory_bytes
+                    self.memory_bytes(component)
                 } else {
                     1 << 40
                 }
@@ -210,7 +217,7 @@ impl Compiler {
             .arg(<&str>::from(effort))
             .env_clear()
             .envs(toolcell_spec::guard::inherited())
-            .envs([allocation(settings.memory_bytes)])
+            .envs([allocation(self.memory_bytes(component))])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -251,17 +258,26 @@ impl Compiler {
         ))
     }
 
+    fn cpu_seconds(&self, component: &[u8]) -> u64 {
+        self.settings.cpu_seconds.saturating_mul(parts(component))
+    }
+
+    fn memory_bytes(&self, component: &[u8]) -> u64 {
+        self.settings.memory_bytes.saturating_mul(parts(component))
+    }
+
     fn judge(
         &self,
+        component: &[u8],
         status: ExitStatus,
         code: Vec<u8>,
         said: &str,
-    ) -> Result<(Concurrency, Vec<u8>), Refusal> {
+    ) -> Result<(EngineKind, Vec<u8>), Refusal> {
         use rustix::process::Signal;
         use std::os::unix::process::ExitStatusExt;
         match status.code() {
-            Some(0) => return Ok((Concurrency::Off, code)),
-            Some(CONCURRENT) => return Ok((Concurrency::On, code)),
+            Some(0) => return Ok((EngineKind::Pooled, code)),
+            Some(EXTENDED) => return Ok((EngineKind::Extended, code)),
             Some(FAULTY) => return Err(Refusal::new(ErrorCode::ComponentInvalid, faulty(said))),
             Some(NO_COMMAND) => {
                 return Err(Refusal::new(ErrorCode::ComponentInvalid, said.to_owned()));
@@ -276,9 +292,9 @@ impl Compiler {
         }
         let ended = format!("the compiler ended with {status}: {said}");
         match status.signal().and_then(Signal::from_named_raw) {
-            Some(Signal::XCPU) => Err(self.too_much(CompileLimit::Time)),
+            Some(Signal::XCPU) => Err(self.too_much(component, CompileLimit::Time)),
             Some(Signal::ABORT) if said.contains("memory allocation") => {
-                Err(self.too_much(CompileLimit::Memory))
+                Err(self.too_much(component, CompileLimit::Memory))
             }
             Some(Signal::KILL) => Err(self.killed(ended)),
             _ if crashed(status) => {
@@ -289,16 +305,16 @@ impl Compiler {
         }
     }
 
-    fn too_much(&self, limit: CompileLimit) -> Refusal {
+    fn too_much(&self, component: &[u8], limit: CompileLimit) -> Refusal {
         let message = match limit {
             CompileLimit::Memory => {
-                let bytes = self.settings.memory_bytes;
+                let bytes = self.memory_bytes(component);
                 format!(
                     "compiling the component takes more than {bytes} bytes of memory; {RAISE} `memory` {WHERE}"
                 )
             }
             CompileLimit::Time => {
-                let seconds = self.settings.cpu_seconds;
+                let seconds = self.cpu_seconds(component);
                 let wall = seconds.saturating_mul(2);
                 let most = format!("{seconds} s of CPU time, or {wall} s in total");
                 format!("compiling the component takes more than {most}; {RAISE} `time` {WHERE}")
@@ -320,6 +336,10 @@ impl Compiler {
         );
         Refusal::new(ErrorCode::CompileKilled, message).detail(ended)
     }
+}
+
+fn parts(component: &[u8]) -> u64 {
+    component.len().div_ceil(PART_BYTES).max(1) as u64
 }
 
 fn crashed(status: ExitStatus) -> bool {
@@ -464,22 +484,27 @@ mod tests {
     use toolcell_spec::ErrorCode;
 
     use super::worker::CompilerEngines;
-    use super::{Compilation, CompileEffort, Compiler, CompilerSettings, Concurrency, code_of};
+    use super::{Compilation, CompileEffort, Compiler, CompilerSettings, EngineKind, code_of};
 
     #[test]
-    fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {
+    fn only_a_component_that_needs_concurrency_or_exceptions_is_compiled_for_the_slower_engine() {
         let compiled = |text: &str| {
             CompilerEngines::new(CompileEffort::Thorough)
                 .unwrap()
                 .compile(&wat::parse_str(text).unwrap())
         };
-        assert_eq!(compiled("(component)").unwrap().0, Concurrency::Off);
+        assert_eq!(compiled("(component)").unwrap().0, EngineKind::Pooled);
         for needs_it in [
             r#"(component (import "f" (func async)))"#,
             r#"(component (type (stream u8)))"#,
             r#"(component (core func (canon task.return)))"#,
+            r#"(component (core module (tag)))"#,
         ] {
-            assert_eq!(compiled(needs_it).unwrap().0, Concurrency::On, "{needs_it}");
+            assert_eq!(
+                compiled(needs_it).unwrap().0,
+                EngineKind::Extended,
+                "{needs_it}"
+            );
         }
         let error =
             compiled(r#"(component (type (stream u8)) (export "x" (func 7)))"#).unwrap_err();

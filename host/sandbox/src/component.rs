@@ -12,7 +12,7 @@ use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{CacheEntry, CacheNote};
 use super::call::host_fault;
-use super::engine::{Concurrency, GuestEngine};
+use super::engine::{EngineKind, GuestEngine};
 use super::linking;
 use super::loads::ComponentLoads;
 use super::state::StoreState;
@@ -43,7 +43,7 @@ impl OptionalExports {
 pub(super) struct ComponentDescription {
     pub(super) digest: String,
     world: world::WorldKind,
-    pub(super) concurrency: Concurrency,
+    pub(super) engine: EngineKind,
     pub(super) toolkit: String,
     takes_granted_files: bool,
     pub(super) exports: OptionalExports,
@@ -165,7 +165,7 @@ impl LoadedComponent {
         let mut description = ComponentDescription {
             digest: digest.to_owned(),
             world,
-            concurrency: engine.concurrency(),
+            engine: engine.kind(),
             toolkit: String::new(),
             takes_granted_files: world.takes_granted_files(&imports, bytes),
             exports: OptionalExports::new(world, &exports),
@@ -347,6 +347,19 @@ fn optional<T>(
 pub(super) fn deserialize(engine: &GuestEngine, compiled: &[u8]) -> Result<Component, Refusal> {
     // SAFETY: the bytes come straight from the pipe of our own compile worker.
     unsafe { Component::deserialize(engine.wasmtime(), compiled) }
+        .map_err(|error| not_loadable(&error))
+}
+
+#[allow(
+    unsafe_code,
+    reason = "wasmtime cannot check that bytes are code it made; the caller did"
+)]
+pub(super) fn deserialize_module(
+    engine: &GuestEngine,
+    compiled: &[u8],
+) -> Result<wasmtime::Module, Refusal> {
+    // SAFETY: the bytes come straight from the pipe of our own compile worker.
+    unsafe { wasmtime::Module::deserialize(engine.wasmtime(), compiled) }
         .map_err(|error| not_loadable(&error))
 }
 

@@ -1,5 +1,5 @@
 //! The wasmtime engines: metered by fuel, interrupted by epochs. One is pooled; the other runs components that need the
-//! component model's concurrency, which makes each call slower.
+//! component model's concurrency or exceptions, which makes each call slower.
 
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,9 @@ use super::world::TRANSLATION_VERSION;
 pub const ENGINE_VERSION: &str = "wasmtime 48.0.8";
 
 /// Each proposal is attack surface that no tool here needs.
-pub const FEATURES_OFF: [&str; 9] = [
+pub const FEATURES_OFF: [&str; 8] = [
     "gc",
     "function-references",
-    "exceptions",
     "threads",
     "memory64",
     "relaxed-simd",
@@ -56,40 +55,40 @@ const TABLES_MAX: u32 = 16;
 /// has fewer than [`MEMORIES_MAX`] for each.
 const MEMORY_SLOTS_MAX: u32 = 16_384;
 
-/// Functions that are `async`, streams and futures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Concurrency {
+pub(super) enum EngineKind {
     #[default]
-    Off,
-    On,
+    Pooled,
+    /// Has functions that are `async`, streams and futures, and exceptions.
+    Extended,
 }
 
 #[derive(Clone)]
 pub(super) struct GuestEngine {
     engine: wasmtime::Engine,
-    concurrency: Concurrency,
+    kind: EngineKind,
     ticker: Arc<Ticker>,
     scratch_dir: Arc<Path>,
 }
 
 /// Guests of either leave room for the other's.
 pub(super) struct EnginePair {
-    off: GuestEngine,
-    on: GuestEngine,
+    pooled: GuestEngine,
+    extended: GuestEngine,
 }
 
 impl EnginePair {
-    /// Only the engine without concurrency has a pool: a second one would reserve as much address space again.
+    /// Only one engine has a pool: a second one would reserve as much address space again.
     pub(super) fn new(
         pool: Option<u32>,
         memory_bytes_max: u64,
         scratch_dir: PathBuf,
     ) -> anyhow::Result<Self> {
-        let make = |concurrency, strategy| {
-            let mut config = config(concurrency);
+        let make = |kind, strategy| {
+            let mut config = config(kind);
             config.allocation_strategy(strategy);
-            if concurrency == Concurrency::On {
+            if kind == EngineKind::Extended {
                 config.with_host_stack(Arc::new(StackAllocator));
             }
             wasmtime::Engine::new(&config)
@@ -99,33 +98,33 @@ impl EnginePair {
         let strategy = pool.map_or(InstanceAllocationStrategy::OnDemand, |calls| {
             pooling(calls, memory_bytes_max)
         });
-        let off = make(Concurrency::Off, strategy)?;
-        let on = make(Concurrency::On, InstanceAllocationStrategy::OnDemand)?;
-        let ticker = Ticker::start([&off, &on])?;
+        let pooled = make(EngineKind::Pooled, strategy)?;
+        let extended = make(EngineKind::Extended, InstanceAllocationStrategy::OnDemand)?;
+        let ticker = Ticker::start([&pooled, &extended])?;
         let scratch_dir: Arc<Path> = scratch_dir.into();
-        let engine = |engine, concurrency| GuestEngine {
+        let engine = |engine, kind| GuestEngine {
             engine,
-            concurrency,
+            kind,
             ticker: Arc::clone(&ticker),
             scratch_dir: Arc::clone(&scratch_dir),
         };
         Ok(Self {
-            off: engine(off, Concurrency::Off),
-            on: engine(on, Concurrency::On),
+            pooled: engine(pooled, EngineKind::Pooled),
+            extended: engine(extended, EngineKind::Extended),
         })
     }
 
-    pub(super) fn get(&self, concurrency: Concurrency) -> &GuestEngine {
-        match concurrency {
-            Concurrency::Off => &self.off,
-            Concurrency::On => &self.on,
+    pub(super) fn get(&self, kind: EngineKind) -> &GuestEngine {
+        match kind {
+            EngineKind::Pooled => &self.pooled,
+            EngineKind::Extended => &self.extended,
         }
     }
 }
 
 impl GuestEngine {
-    pub(super) fn concurrency(&self) -> Concurrency {
-        self.concurrency
+    pub(super) fn kind(&self) -> EngineKind {
+        self.kind
     }
 
     pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
@@ -174,7 +173,8 @@ impl GuestEngine {
     }
 }
 
-pub(super) fn config(concurrency: Concurrency) -> Config {
+pub(super) fn config(kind: EngineKind) -> Config {
+    let is_extended = kind == EngineKind::Extended;
     let mut config = Config::new();
     config
         .epoch_interruption(true)
@@ -193,14 +193,15 @@ pub(super) fn config(concurrency: Concurrency) -> Config {
         .wasm_backtrace_max_frames(None)
         // The cargo features `gc` and `threads` are compiled in and switched off here, because builds without them
         // abort on some inputs.
-        .gc_support(false)
+        // An exception is an object of the collector, whose heap counts as memory of the call.
+        .gc_support(is_extended)
         .wasm_gc(false)
         .wasm_function_references(false)
-        .wasm_exceptions(false)
+        .wasm_exceptions(is_extended)
         .wasm_threads(false)
         .shared_memory(false)
         // Implies the feature component-model-async, which without it is off.
-        .concurrency_support(concurrency == Concurrency::On)
+        .concurrency_support(is_extended)
         .wasm_stack_switching(false)
         // QuickJS guests need tail calls, and composed components need several memories: both stay on.
         .wasm_memory64(false)
@@ -347,13 +348,13 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Concurrency, EnginePair, TICK, TRANSLATION_VERSION};
+    use super::{EngineKind, EnginePair, TICK, TRANSLATION_VERSION};
 
     #[tokio::test]
     async fn what_is_kept_of_a_component_is_for_one_version_of_the_translation_of_other_worlds() {
         let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        for concurrency in [Concurrency::Off, Concurrency::On] {
-            let engine = engines.get(concurrency);
+        for kind in [EngineKind::Pooled, EngineKind::Extended] {
+            let engine = engines.get(kind);
             assert_eq!(
                 engine.compatibility(),
                 engine.compatibility_with(TRANSLATION_VERSION)
@@ -365,7 +366,7 @@ mod tests {
     #[tokio::test]
     async fn the_thread_of_the_ticker_ends_with_its_engines() {
         let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        let ticker = Arc::downgrade(&engines.get(Concurrency::Off).ticker);
+        let ticker = Arc::downgrade(&engines.get(EngineKind::Pooled).ticker);
         drop(engines);
         let begun = Instant::now();
         while ticker.strong_count() > 0 {
@@ -380,8 +381,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
         let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        let engine = engines.get(Concurrency::Off).clone();
-        let other = engines.get(Concurrency::On).clone();
+        let engine = engines.get(EngineKind::Pooled).clone();
+        let other = engines.get(EngineKind::Extended).clone();
         let alone = engine.running();
         let free = tokio::time::timeout(TICK / 2, async {
             for _ in 0..100 {

@@ -201,7 +201,7 @@ mod tests {
     use wasmtime::component::Component;
 
     use super::*;
-    use crate::engine::Concurrency;
+    use crate::engine::EngineKind;
     use crate::world::{ForeignWorld, WorldKind};
 
     const COMMAND_WORLD: [(&str, &str); 27] = [
@@ -260,7 +260,7 @@ mod tests {
 
     /// Imports a function with a wrong type, because that error differs from the one for a missing function.
     fn found(link: Link, interface: &str, item: &str) -> bool {
-        let engine = wasmtime::Engine::new(&crate::engine::config(Concurrency::Off)).unwrap();
+        let engine = wasmtime::Engine::new(&crate::engine::config(EngineKind::Pooled)).unwrap();
         let version = match interface.split(':').next() {
             Some("wasi") => "0.2.6",
             Some("near") => "0.4.1",

@@ -18,14 +18,14 @@ use tracing::{Level, enabled, info};
 use super::cache::{CacheEntry, CacheNote, CodeCache};
 use super::compile::{self, CompileEffort, Compiler};
 use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
-use super::engine::{Concurrency, EnginePair, GuestEngine};
+use super::engine::{EngineKind, EnginePair, GuestEngine};
 
-pub(super) type CachedCode<D> = (Concurrency, CacheEntry<D>);
+pub(super) type CachedCode<D> = (EngineKind, CacheEntry<D>);
 
 pub(super) enum ComponentCode<D> {
-    Compiled(Concurrency, Vec<u8>),
+    Compiled(EngineKind, Vec<u8>),
     /// The description is missing if an earlier load failed after it compiled.
-    Kept(Concurrency, CacheEntry<D>),
+    Kept(EngineKind, CacheEntry<D>),
 }
 
 impl<D> ComponentCode<D> {
@@ -33,7 +33,7 @@ impl<D> ComponentCode<D> {
         &self,
         engines: &'e EnginePair,
     ) -> Result<(&'e GuestEngine, wasmtime::component::Component), Refusal> {
-        let engine = engines.get(self.concurrency());
+        let engine = engines.get(self.kind());
         let component = match self {
             Self::Compiled(_, code) => component::deserialize(engine, code)?,
             Self::Kept(_, entry) => component::map(engine, entry.code_file())?,
@@ -41,9 +41,9 @@ impl<D> ComponentCode<D> {
         Ok((engine, component))
     }
 
-    fn concurrency(&self) -> Concurrency {
+    fn kind(&self) -> EngineKind {
         match self {
-            Self::Compiled(concurrency, _) | Self::Kept(concurrency, _) => *concurrency,
+            Self::Compiled(kind, _) | Self::Kept(kind, _) => *kind,
         }
     }
 }
@@ -52,9 +52,9 @@ impl<D> ComponentCode<D> {
 pub(super) struct ComponentLoader {
     pub(super) engines: EnginePair,
     compiler: Compiler,
-    /// `None` without a cache folder. Bound to the settings of the engine without concurrency.
+    /// `None` without a cache folder. Bound to the settings of the pooled engine.
     cache: Result<Option<Arc<CodeCache>>, Refusal>,
-    concurrent: blake3::Hash,
+    extended: blake3::Hash,
 }
 
 impl ComponentLoader {
@@ -63,12 +63,12 @@ impl ComponentLoader {
         compiler: Compiler,
         cache: Result<Option<Arc<CodeCache>>, Refusal>,
     ) -> Self {
-        let concurrent = engines.get(Concurrency::On).compatibility();
+        let extended = engines.get(EngineKind::Extended).compatibility();
         Self {
             engines,
             compiler,
             cache,
-            concurrent,
+            extended,
         }
     }
 
@@ -80,11 +80,11 @@ impl ComponentLoader {
             .map_err(Clone::clone)
     }
 
-    fn entry(&self, name: &blake3::Hash, concurrency: Concurrency) -> blake3::Hash {
-        match concurrency {
-            Concurrency::Off => *name,
-            Concurrency::On => {
-                blake3::hash(&[name.as_bytes().as_slice(), self.concurrent.as_bytes()].concat())
+    fn entry(&self, name: &blake3::Hash, kind: EngineKind) -> blake3::Hash {
+        match kind {
+            EngineKind::Pooled => *name,
+            EngineKind::Extended => {
+                blake3::hash(&[name.as_bytes().as_slice(), self.extended.as_bytes()].concat())
             }
         }
     }
@@ -111,9 +111,8 @@ impl ComponentLoader {
             .and_then(|cache| read(cache, self.entries(name))))
     }
 
-    fn entries(&self, name: &blake3::Hash) -> [(Concurrency, blake3::Hash); 2] {
-        [Concurrency::Off, Concurrency::On]
-            .map(|concurrency| (concurrency, self.entry(name, concurrency)))
+    fn entries(&self, name: &blake3::Hash) -> [(EngineKind, blake3::Hash); 2] {
+        [EngineKind::Pooled, EngineKind::Extended].map(|kind| (kind, self.entry(name, kind)))
     }
 
     /// Compiles `bytes` if there is no `entry`.
@@ -124,7 +123,7 @@ impl ComponentLoader {
         effort: CompileEffort,
     ) -> Result<ComponentCode<D>, Refusal> {
         match entry {
-            Some((concurrency, entry)) => Ok(ComponentCode::Kept(concurrency, entry)),
+            Some((kind, entry)) => Ok(ComponentCode::Kept(kind, entry)),
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
                 let begun = Instant::now();
@@ -134,10 +133,20 @@ impl ComponentLoader {
                     let compiled = compiled.is_ok();
                     info!(component, ?effort, compiled, took = ?begun.elapsed(), "the compiler ended");
                 }
-                let (concurrency, code) = compiled?;
-                Ok(ComponentCode::Compiled(concurrency, code))
+                let (kind, code) = compiled?;
+                Ok(ComponentCode::Compiled(kind, code))
             }
         }
+    }
+
+    /// Compiles a module that runs once.
+    pub(super) async fn module(
+        &self,
+        bytes: &[u8],
+    ) -> Result<(&GuestEngine, wasmtime::Module), Refusal> {
+        let (kind, code) = self.compiler.compile(bytes, CompileEffort::Module).await?;
+        let engine = self.engines.get(kind);
+        Ok((engine, component::deserialize_module(engine, &code)?))
     }
 
     /// Cached without a description too, so that the next load does not compile again.
@@ -151,7 +160,7 @@ impl ComponentLoader {
             return;
         };
         let cache = Arc::clone(cache);
-        let name = self.entry(name, code.concurrency());
+        let name = self.entry(name, code.kind());
         let write = move || match (code, description) {
             (ComponentCode::Compiled(_, code), description) => {
                 cache.write(&name, description.as_ref(), &code)
@@ -229,11 +238,11 @@ impl ComponentLoader {
             return Ok(None);
         };
         let description = component.description();
-        let name = self.entry(&component.name(), description.concurrency);
+        let name = self.entry(&component.name(), description.engine);
         let Some(entry) = cache.reopen(&name, state) else {
             return Ok(None);
         };
-        let engine = self.engines.get(description.concurrency);
+        let engine = self.engines.get(description.engine);
         LinkedComponent::new(
             engine,
             &component::map(engine, entry.code_file())?,
@@ -253,8 +262,8 @@ impl ComponentLoader {
         }
         let name = component.name();
         let description = component.description();
-        if let Some((concurrency, entry)) = self.cached::<IgnoredAny>(&name).await? {
-            let engine = self.engines.get(concurrency);
+        if let Some((kind, entry)) = self.cached::<IgnoredAny>(&name).await? {
+            let engine = self.engines.get(kind);
             let linked = LinkedComponent::new(
                 engine,
                 &component::map(engine, entry.code_file())?,
@@ -297,11 +306,11 @@ impl ComponentLoader {
 
 fn read<D: DeserializeOwned>(
     cache: &CodeCache,
-    names: [(Concurrency, blake3::Hash); 2],
+    names: [(EngineKind, blake3::Hash); 2],
 ) -> Option<CachedCode<D>> {
     names
         .into_iter()
-        .find_map(|(concurrency, name)| Some((concurrency, cache.read(&name)?)))
+        .find_map(|(kind, name)| Some((kind, cache.read(&name)?)))
 }
 
 async fn of_file(component: &LoadedComponent) -> Result<Vec<u8>, Refusal> {

@@ -5,7 +5,7 @@ use toolcell_executor::canceled;
 use toolcell_policy::Limits;
 use toolcell_spec::{AbortReason, ErrorCode, Refusal};
 use wasmtime::component::ResourceTableError;
-use wasmtime::{PoolConcurrencyLimitError, Trap};
+use wasmtime::{PoolConcurrencyLimitError, ThrownException, Trap};
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
@@ -153,6 +153,10 @@ fn classified(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
             ErrorCode::HeaderLimit,
             format!("the tool wrote more than {limit} bytes of headers"),
         );
+    }
+    if error.is::<ThrownException>() {
+        let message = "the tool threw an exception that nothing in it catches";
+        return Refusal::new(ErrorCode::GuestPanicked, message);
     }
     match error.downcast_ref::<Trap>() {
         Some(trap) => trapped(*trap, seen),

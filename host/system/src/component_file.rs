@@ -41,7 +41,7 @@ fn too_large(file: &Path, size: u64) -> Refusal {
     Refusal::new(ErrorCode::ComponentTooLarge, message).with_class(ErrorClass::SandboxViolation)
 }
 
-/// Reads at most 64 MiB unless the user allowed more.
+/// Reads at most 256 MiB unless the user allowed more.
 ///
 /// # Errors
 ///

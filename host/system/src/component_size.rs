@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// In bytes, unless the user's own file says otherwise.
-pub const COMPONENT_BYTES: u64 = 64 << 20;
+pub const COMPONENT_BYTES: u64 = 256 << 20;
 
 static BYTES_MAX: AtomicU64 = AtomicU64::new(COMPONENT_BYTES);
 

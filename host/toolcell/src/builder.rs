@@ -111,11 +111,11 @@ impl HostBuilder {
     /// Default size of the cache of compiled components: a large tool takes 30 MiB.
     pub const CACHE_BYTES: u64 = 2 << 30;
 
-    /// Default CPU time of one compilation. A component that contains Python takes 22 s on a server, and a small
+    /// Default CPU time of one compilation, for each started 64 MiB. A component that contains Python takes 22 s on a server, and a small
     /// machine is four times slower.
     pub const COMPILE_CPU_SECONDS: u64 = 120;
 
-    /// Default address space of one compilation.
+    /// Default address space of one compilation, likewise.
     pub const COMPILE_MEMORY_BYTES: u64 = 3 << 30;
 
     /// Folder of all state, in place of [`Home::find`] or of a temporary folder.
@@ -241,7 +241,7 @@ impl HostBuilder {
         self
     }
 
-    /// CPU time of one compilation; the wall time limit is twice as long. Default: [`Self::COMPILE_CPU_SECONDS`].
+    /// CPU time of one compilation, for each started 64 MiB of the component; the wall time limit is twice as long. Default: [`Self::COMPILE_CPU_SECONDS`].
     #[must_use]
     pub fn compile_cpu_seconds(mut self, compile_cpu_seconds: u64) -> Self {
         self.compile_cpu_seconds = compile_cpu_seconds;

@@ -8,11 +8,11 @@ use wasmtime::OptLevel;
 
 use super::super::adapt::{self, NoCommand};
 use super::super::confine;
-use super::super::engine::{Concurrency, config};
+use super::super::engine::{EngineKind, config};
 use super::super::imports::{self, NotAvailable};
 use super::super::metadata;
 use super::{
-    CONCURRENT, CompileEffort, FAULTY, GRACE_SECONDS, LOWEST_PRIORITY, NO_COMMAND, NOT_AVAILABLE,
+    CompileEffort, EXTENDED, FAULTY, GRACE_SECONDS, LOWEST_PRIORITY, NO_COMMAND, NOT_AVAILABLE,
     TOO_LARGE, UNLIMITED, start_threads,
 };
 
@@ -26,12 +26,14 @@ pub fn compile_worker(
 ) -> i32 {
     let done = match limited(cpu_seconds, memory_bytes, parent, effort) {
         // Freeing the engines takes milliseconds, and the process ends.
-        Ok(engines) => work(&ManuallyDrop::new(engines)).map_err(|error| (status(&error), error)),
+        Ok(engines) => {
+            work(&ManuallyDrop::new(engines), effort).map_err(|error| (status(&error), error))
+        }
         Err(error) => Err((UNLIMITED, error)),
     };
     match done {
-        Ok(Concurrency::Off) => 0,
-        Ok(Concurrency::On) => CONCURRENT,
+        Ok(EngineKind::Pooled) => 0,
+        Ok(EngineKind::Extended) => EXTENDED,
         Err((status, error)) => {
             eprintln!("{error:#}");
             status
@@ -52,34 +54,34 @@ pub(super) fn status(error: &anyhow::Error) -> i32 {
 }
 
 pub(super) struct CompilerEngines {
-    pub(super) off: wasmtime::Engine,
-    pub(super) on: wasmtime::Engine,
+    pub(super) pooled: wasmtime::Engine,
+    pub(super) extended: wasmtime::Engine,
 }
 
 impl CompilerEngines {
     pub(super) fn new(effort: CompileEffort) -> anyhow::Result<Self> {
-        let make = |concurrency| {
-            let mut config = config(concurrency);
-            if effort == CompileEffort::Quick {
+        let make = |kind| {
+            let mut config = config(kind);
+            if matches!(effort, CompileEffort::Quick | CompileEffort::Module) {
                 config.cranelift_opt_level(OptLevel::None);
             }
             wasmtime::Engine::new(&config).map_err(anyhow::Error::from)
         };
         Ok(Self {
-            off: make(Concurrency::Off)?,
-            on: make(Concurrency::On)?,
+            pooled: make(EngineKind::Pooled)?,
+            extended: make(EngineKind::Extended)?,
         })
     }
 
-    pub(super) fn compile(&self, component: &[u8]) -> anyhow::Result<(Concurrency, Vec<u8>)> {
-        if let Ok(code) = self.off.precompile_component(component) {
-            return Ok((Concurrency::Off, code));
+    pub(super) fn compile(&self, component: &[u8]) -> anyhow::Result<(EngineKind, Vec<u8>)> {
+        if let Ok(code) = self.pooled.precompile_component(component) {
+            return Ok((EngineKind::Pooled, code));
         }
         let code = self
-            .on
+            .extended
             .precompile_component(component)
             .map_err(anyhow::Error::from)?;
-        Ok((Concurrency::On, code))
+        Ok((EngineKind::Extended, code))
     }
 }
 
@@ -116,22 +118,29 @@ pub(super) fn limited(
     Ok(engines)
 }
 
-pub(super) fn work(engines: &CompilerEngines) -> anyhow::Result<Concurrency> {
+pub(super) fn work(engines: &CompilerEngines, effort: CompileEffort) -> anyhow::Result<EngineKind> {
     let mut component = Vec::new();
     std::io::stdin()
         .lock()
         .read_to_end(&mut component)
         .context("cannot read the component")?;
+    if effort == CompileEffort::Module {
+        let code = engines.extended.precompile_module(&component);
+        return written(&code.map_err(anyhow::Error::from)?).map(|()| EngineKind::Extended);
+    }
     if adapt::is_module(&component) {
-        component = adapt::component(&engines.off, &component)?;
+        component = adapt::component(&engines.extended, &component)?;
     }
     imports::check(&component)?;
-    let (concurrency, code) = engines.compile(&component)?;
+    let (kind, code) = engines.compile(&component)?;
     // After the compiler, which says better what is not valid.
     metadata::check(&component)?;
+    written(&code).map(|()| kind)
+}
+
+fn written(code: &[u8]) -> anyhow::Result<()> {
     std::io::stdout()
         .lock()
-        .write_all(&code)
-        .context("cannot write the code")?;
-    Ok(concurrency)
+        .write_all(code)
+        .context("cannot write the code")
 }

@@ -162,7 +162,8 @@ mod tests {
 
     fn found(imports: &str) -> ExportedFunctions {
         let engine =
-            wasmtime::Engine::new(&crate::engine::config(crate::engine::Concurrency::Off)).unwrap();
+            wasmtime::Engine::new(&crate::engine::config(crate::engine::EngineKind::Pooled))
+                .unwrap();
         let component = Component::new(
             &engine,
             wat::parse_str(format!("(component {imports})")).unwrap(),
