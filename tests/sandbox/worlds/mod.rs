@@ -3,6 +3,8 @@
 mod act;
 mod amplifier;
 mod command;
+mod exceptions;
+mod json_command;
 mod near;
 mod wit;
 

@@ -66,7 +66,7 @@ pub(super) struct FirstLoad<'a> {
 /// Version of the toolkits and components that the host makes (`adapt.rs`), and of its refusals (`metadata.rs`); change
 /// it with them. They are kept with the code: an older toolkit may ask for more, and an older component was not
 /// checked.
-pub(super) const TRANSLATION_VERSION: &str = "3";
+pub(super) const TRANSLATION_VERSION: &str = "4";
 
 /// Interfaces of worlds that are not plain functions, in any version.
 const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
@@ -220,6 +220,9 @@ impl WorldKind {
             ))
         };
         match (self, wit::profile(bytes)) {
+            (world, Ok(Some(profile))) if profile.command.is_some() && world != Self::Command => {
+                refused("a profile with the interface of a command, and is none")
+            }
             // Read with the rest of what such a component says.
             (Self::Wit, _) | (_, Ok(None)) => Ok(None),
             (Self::Tool, _) => refused(

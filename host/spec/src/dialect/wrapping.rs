@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{JSON_VALUES_MAX, SubjectKind, read_unique_json};
 
@@ -33,6 +34,24 @@ pub struct Profile {
     pub ceiling: Option<Ceiling>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolProfile>,
+    /// `None` for a command that takes arguments and prints text.
+    pub command: Option<CommandInterface>,
+}
+
+/// The interface of a command that reads its input as JSON on standard input, and prints one JSON object: `structured`,
+/// with `content` (blocks) and `error` (`code`, `message`, `kind`) if it has some.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandInterface {
+    pub name: String,
+    pub description: String,
+    pub input_schema: Value,
+    /// Of `structured`. The host adds the field `files`.
+    pub output_schema: Option<Value>,
+    /// As in [`ToolProfile::paths`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
 }
 
 /// Grants decide what a component's tools get of it.
@@ -79,6 +98,14 @@ impl Profile {
             }
         });
         profile.map_err(|error| format!("cannot read the profile: {error}"))
+    }
+}
+
+impl CommandInterface {
+    /// Subjects by JSON Pointer.
+    pub fn subjects(&self) -> BTreeMap<String, SubjectKind> {
+        let path = |name: &String| (pointer(name), SubjectKind::Path);
+        self.paths.iter().map(path).collect()
     }
 }
 

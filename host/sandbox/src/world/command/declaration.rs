@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use toolcell_spec::dialect::wrapping::CommandInterface;
 use toolcell_spec::{AccessKind, CLI, WriteEffect};
 
 use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
@@ -17,19 +18,52 @@ const DESCRIPTION: &str = "Runs a command-line program in a sandbox. `args` are 
     what it printed; the files that it makes in its working directory become artifacts. It reads other files only in \
     folders that were granted, by their full paths, and changes none there.";
 
-/// `namespace` was written into the command, `name` is its own name for itself, and `left_out` are its functions.
-pub(super) fn toolkit(
-    namespace: Option<&str>,
-    name: Option<&str>,
-    imports: &[String],
-    left_out: &[LeftOut],
-) -> String {
-    let names = foreign_tool::names([name.unwrap_or(NAME)]);
+/// Beside the name of a command: it reads and prints JSON.
+const PROTOCOL: &str = "protocol";
+const JSON: &str = "json";
+
+/// What a command says of itself.
+pub(super) struct CommandFacts<'a> {
+    pub(super) namespace: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
+    /// `None` if it takes arguments and prints text.
+    pub(super) interface: Option<&'a CommandInterface>,
+    pub(super) imports: &'a [String],
+    pub(super) left_out: &'a [LeftOut],
+}
+
+pub(super) fn toolkit(facts: &CommandFacts<'_>) -> String {
+    let named = facts.interface.map(|interface| interface.name.as_str());
+    let names = foreign_tool::names([named.or(facts.name).unwrap_or(NAME)]);
     let tools: Vec<ForeignTool> = names
         .into_iter()
-        .map(|name| declared(name, imports))
+        .map(|name| {
+            let tool = declared(name, facts.imports);
+            match facts.interface {
+                Some(interface) => with_interface(tool, interface),
+                None => tool,
+            }
+        })
         .collect();
-    foreign_tool::toolkit(namespace.unwrap_or(NAMESPACE), &tools, left_out)
+    let namespace = facts.namespace.unwrap_or(NAMESPACE);
+    foreign_tool::toolkit(namespace, &tools, facts.left_out)
+}
+
+fn with_interface(tool: ForeignTool, interface: &CommandInterface) -> ForeignTool {
+    let mapping = json!({ "source": CLI, "command_id": tool.name, PROTOCOL: JSON });
+    ForeignTool {
+        description: interface.description.clone(),
+        input_schema: interface.input_schema.clone(),
+        output_schema: interface.output_schema.clone(),
+        subjects: interface.subjects(),
+        mapping: Some(mapping),
+        ..tool
+    }
+}
+
+pub(super) fn is_json(toolkit: &str) -> bool {
+    let mut protocols = foreign_tool::mapped(toolkit, CLI, PROTOCOL).into_values();
+    protocols.any(|protocol| protocol == JSON)
 }
 
 /// Places that have the tool's id, or begin with it.
@@ -161,11 +195,21 @@ mod tests {
 
     use super::*;
 
+    fn toolkit_of(namespace: Option<&str>, name: Option<&str>, imports: &[String]) -> String {
+        super::toolkit(&super::CommandFacts {
+            namespace,
+            name,
+            interface: None,
+            imports,
+            left_out: &[],
+        })
+    }
+
     #[track_caller]
     fn accepted(name: Option<&str>, imports: &[&str]) -> Toolkit {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
         let LoadedToolkit { toolkit, notes, .. } =
-            agent_tool::toolkit(&super::toolkit(None, name, &imports, &[])).unwrap();
+            agent_tool::toolkit(&toolkit_of(None, name, &imports)).unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }
@@ -189,17 +233,14 @@ mod tests {
 
     #[test]
     fn only_a_command_without_a_name_gets_that_of_its_file() {
-        let nameless = super::toolkit(Some("mine"), None, &[], &[]);
+        let nameless = toolkit_of(Some("mine"), None, &[]);
         let named = named_by("/tools/word count.wasm".as_ref(), &nameless).unwrap();
         let kit = agent_tool::toolkit(&named).unwrap().toolkit;
         assert_eq!(kit.declarations[0].tool_id, "mine.word-count");
         assert_eq!(kit.declarations[0].qualified_name(), "mine.word-count");
         assert!(!named.contains("mine.run"), "{named}");
         assert_eq!(
-            named_by(
-                "a.wasm".as_ref(),
-                &super::toolkit(None, Some("wc"), &[], &[])
-            ),
+            named_by("a.wasm".as_ref(), &toolkit_of(None, Some("wc"), &[])),
             None
         );
         assert_eq!(named_by("..".as_ref(), &nameless), None);

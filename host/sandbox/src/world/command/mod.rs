@@ -4,6 +4,7 @@
 mod command_files;
 mod declaration;
 mod input;
+mod json_output;
 mod name;
 mod output;
 
@@ -17,11 +18,12 @@ use wasmtime_wasi::I32Exit;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use super::foreign_tool::LeftOut;
-use super::wit::ExportedFunctions;
+use super::wit::{self, ExportedFunctions};
 use super::{Call, ComponentWorld, FirstLoad, Outcome};
 use crate::state::StoreState;
 use crate::wasi::CommandInput;
 
+use declaration::CommandFacts;
 pub(super) use declaration::named_by;
 
 /// Start of the export's name: all versions of WASI 0.2 are compatible.
@@ -65,16 +67,23 @@ fn left_out(component: &Component) -> Vec<LeftOut> {
         .collect()
 }
 
-pub(super) struct CommandWorld(CommandPre<StoreState>);
+pub(super) struct CommandWorld {
+    command: CommandPre<StoreState>,
+    /// It reads and prints JSON.
+    is_json: bool,
+}
 
 impl CommandWorld {
     pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
-        CommandPre::new(instance).map(Self)
+        Ok(Self {
+            command: CommandPre::new(instance)?,
+            is_json: false,
+        })
     }
 
     async fn run(&self, store: &mut Store<StoreState>) -> wasmtime::Result<i32> {
         let ended = async {
-            let command = self.0.instantiate_async(&mut *store).await?;
+            let command = self.command.instantiate_async(&mut *store).await?;
             command.wasi_cli_run().call_run(&mut *store).await
         };
         match ended.await {
@@ -109,18 +118,36 @@ impl ComponentWorld for CommandWorld {
                     message.to_owned(),
                 ));
             }
-            let left_out = left_out(component);
-            Ok(declaration::toolkit(
+            // A profile that cannot be read was refused before.
+            let profile = wit::profile(bytes).ok().flatten();
+            Ok(declaration::toolkit(&CommandFacts {
                 namespace,
-                name::from_bytes(bytes).as_deref(),
+                name: name::from_bytes(bytes).as_deref(),
+                interface: profile
+                    .as_ref()
+                    .and_then(|profile| profile.command.as_ref()),
                 imports,
-                &left_out,
-            ))
+                left_out: &left_out(component),
+            }))
         })
     }
 
+    fn described(&mut self, toolkit: &str) {
+        self.is_json = declaration::is_json(toolkit);
+    }
+
     fn process(&self, tool: &str, input: &str) -> Result<Option<Box<CommandInput>>, Refusal> {
-        input::process(tool, input).map(|process| Some(Box::new(process)))
+        let process = if self.is_json {
+            CommandInput {
+                args: vec![tool.to_owned()],
+                stdin: input.to_owned().into(),
+                env: Vec::new(),
+                files: Vec::new(),
+            }
+        } else {
+            input::process(tool, input)?
+        };
+        Ok(Some(Box::new(process)))
     }
 
     fn invoke<'a>(
@@ -145,7 +172,11 @@ impl ComponentWorld for CommandWorld {
             });
             let made = command_files::keep(store.data_mut(), given).await;
             let printed = store.data().logs.output();
-            Ok(output::outcome(status, printed, made))
+            Ok(if self.is_json {
+                json_output::outcome(status, printed, made)
+            } else {
+                output::outcome(status, printed, made)
+            })
         })
     }
 }

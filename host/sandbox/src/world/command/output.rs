@@ -7,7 +7,7 @@ use toolcell_spec::{ARTIFACT, ErrorCode};
 use super::Outcome;
 use super::command_files::CommandFiles;
 use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutput};
-use crate::bindings::tool::toolcell::tool::types::ErrorClass;
+use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 use crate::world::answer;
 
 const TAIL_BYTES: usize = 2_000;
@@ -24,35 +24,45 @@ pub(super) fn outcome(
     (stdout, stderr): (Vec<u8>, Vec<u8>),
     made: CommandFiles,
 ) -> Outcome {
-    let failed = (status != 0).then(|| {
-        let end = tail(&stderr);
-        let colon = if end.is_empty() { "" } else { ": " };
-        let message = format!("the command exited with status {status}{colon}{end}");
-        answer::error(
-            ErrorClass::ExecutionFailed,
-            format!("exit_{status}"),
-            message,
-        )
-    });
+    let failed = (status != 0).then(|| exited(status, &stderr));
+    let fields = json!({ "exit_code": status, "stdout": data(stdout), "stderr": data(stderr) });
+    with_files(Vec::new(), fields, failed, made)
+}
+
+pub(super) fn exited(status: i32, stderr: &[u8]) -> ToolError {
+    let end = tail(stderr);
+    let colon = if end.is_empty() { "" } else { ": " };
+    let message = format!("the command exited with status {status}{colon}{end}");
+    answer::error(
+        ErrorClass::ExecutionFailed,
+        format!("exit_{status}"),
+        message,
+    )
+}
+
+/// Adds the files that the command made to its content, and to the fields of its output.
+pub(super) fn with_files(
+    mut content: Vec<Value>,
+    mut structured: Value,
+    failed: Option<ToolError>,
+    made: CommandFiles,
+) -> Outcome {
     let code = ErrorCode::FilesNotKept.as_str();
     let lost = made
         .problem
         .map(|why| answer::error(ErrorClass::PartialFailure, code, why));
-    let content: Vec<Value> = made
-        .kept
-        .iter()
-        .map(|(_, reference)| json!({ "type": ARTIFACT, "reference": reference }))
-        .collect();
+    let block = |(_, reference): &(_, String)| json!({ "type": ARTIFACT, "reference": reference });
+    content.extend(made.kept.iter().map(block));
     let files: Vec<Value> = made
         .kept
         .iter()
         .map(|(path, reference)| json!({ "path": path, "reference": reference }))
         .collect();
-    let mut structured = json!({ "exit_code": status, "stdout": data(stdout), "stderr": data(stderr), "files": files });
-    if let Some(fields) = structured.as_object_mut()
-        && made.left_out > 0
-    {
-        fields.insert("files_left_out".to_owned(), made.left_out.into());
+    if let Some(fields) = structured.as_object_mut() {
+        fields.insert("files".to_owned(), files.into());
+        if made.left_out > 0 {
+            fields.insert("files_left_out".to_owned(), made.left_out.into());
+        }
     }
     let output = Output {
         content: Value::from(content).to_string(),
