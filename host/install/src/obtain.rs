@@ -4,11 +4,12 @@
 use std::path::Path;
 
 use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::BoxFuture;
 use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::Digest;
 use crate::local::LocalSource;
-use crate::package_index;
+use crate::package_index::{self, InterpreterParts};
 use crate::reference::ComponentReference;
 use crate::registry::Registries;
 use crate::signature::SignatureVerifier;
@@ -17,10 +18,15 @@ use crate::store::{self, ComponentDraft, ComponentStore};
 use crate::verifier::{SignatureSubject, SignatureVerdict, Signer};
 use crate::web::WebSource;
 
+/// Makes a component of an interpreter.
+pub type InterpreterMaker =
+    Box<dyn Fn(InterpreterParts) -> BoxFuture<'static, Result<Vec<u8>, Refusal>> + Send + Sync>;
+
 pub struct ComponentSources {
     pub registry: Registries,
     pub web: WebSource,
     pub local: LocalSource,
+    pub interpreters: InterpreterMaker,
     /// `true` if only files of this machine are read.
     pub offline: bool,
 }
@@ -60,6 +66,10 @@ impl ComponentSources {
                 let archive = archive.ok_or_else(|| {
                     Refusal::host_fault(format!("{package} was not resolved before"))
                 })?;
+                if package.is_interpreter() {
+                    let parts = package_index::fetch_interpreter(&self.web, package, archive);
+                    return sink.write(&(self.interpreters)(parts.await?).await?);
+                }
                 package_index::fetch(&self.web, package, archive, sink).await
             }
             ComponentReference::Url(url) => self.web.fetch(url, sink).await,

@@ -201,12 +201,7 @@ impl ComponentReference {
                 .next()
                 .unwrap_or_default()
                 .to_owned(),
-            Self::Package(package) => package
-                .file
-                .rsplit('/')
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
+            Self::Package(package) => package.tool_name().to_owned(),
             Self::Url(url) => url.path().rsplit('/').next().unwrap_or_default().to_owned(),
             Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
         };

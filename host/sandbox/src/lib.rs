@@ -25,6 +25,7 @@ mod folder;
 mod hook;
 mod import;
 mod imports;
+mod interpreter;
 mod judge;
 mod limiter;
 mod linking;
@@ -33,6 +34,7 @@ mod loads;
 mod logs;
 mod metadata;
 mod nondeterminism;
+mod own_files;
 mod scratch;
 mod stack;
 mod state;
@@ -63,6 +65,7 @@ pub use component::{LoadedComponent, OptionalExports};
 pub use egress::{ListenGuard, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 pub use hook::SandboxedHook;
+pub use interpreter::Interpreter;
 pub use judge::Judge;
 
 pub use cache::cached_bytes;
@@ -71,7 +74,7 @@ use cache::{CacheNote, CodeCache};
 use compile::Compiler;
 use component::{ComponentDescription, LinkedComponent};
 use egress::NetworkResources;
-use engine::{Concurrency, EnginePair};
+use engine::{EngineKind, EnginePair};
 use loader::{CachedCode, ComponentCode, ComponentLoader};
 
 #[derive(Clone)]
@@ -120,7 +123,7 @@ impl Sandbox {
             .pool
             .map(|calls| calls.saturating_add(checks).saturating_add(settings.nested));
         let engines = EnginePair::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
-        let compatibility = engines.get(Concurrency::Off).compatibility();
+        let compatibility = engines.get(EngineKind::Pooled).compatibility();
         let bytes_max = settings.cache_bytes_max;
         let open = |dir: &PathBuf| {
             CodeCache::open(dir, &settings.key_file, compatibility, bytes_max).map(Arc::new)
@@ -158,10 +161,10 @@ impl Sandbox {
         let loader = &self.loader;
         let name = blake3::hash(bytes);
         let mut entry: Option<CachedCode<ComponentDescription>> = loader.cached(&name).await?;
-        if let Some((concurrency, entry)) = &mut entry
+        if let Some((kind, entry)) = &mut entry
             && let Some(description) = entry.take_description()
         {
-            let engine = loader.engines.get(*concurrency);
+            let engine = loader.engines.get(*kind);
             return LoadedComponent::revive(engine, name, entry, description)
                 .map(|found| self.keep(found));
         }
@@ -253,8 +256,7 @@ impl Sandbox {
             return Ok(None);
         }
         let name = hasher.finalize();
-        let Some((concurrency, mut entry)) =
-            self.loader.cached_here::<ComponentDescription>(&name)?
+        let Some((kind, mut entry)) = self.loader.cached_here::<ComponentDescription>(&name)?
         else {
             return Ok(None);
         };
@@ -262,7 +264,7 @@ impl Sandbox {
         let Some(description) = entry.take_description() else {
             return Ok(None);
         };
-        let engine = self.loader.engines.get(concurrency);
+        let engine = self.loader.engines.get(kind);
         LoadedComponent::revive(engine, name, &entry, description)
             .map(|found| Some(self.keep(found)))
     }

@@ -15,7 +15,7 @@ use toolcell_engine::scheduler::batch::PlanError;
 use toolcell_executor::hook::{Hook, Registration};
 use toolcell_journal as journal;
 use toolcell_policy::{Grants, HookPermit, Limits};
-use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
+use toolcell_sandbox::{Interpreter, Judge, LoadedComponent, Sandbox, SandboxedHook};
 use toolcell_spec::dialect::agent_tool;
 use toolcell_spec::{
     AbortReason, Approval, CallRecord, ErrorCode, EventType, Finding, InvocationId,
@@ -66,6 +66,15 @@ impl Host {
     /// ```
     pub fn in_memory() -> HostBuilder {
         HostBuilder::in_memory()
+    }
+
+    /// Makes a component of the interpreter in a package, which takes minutes. Nothing is loaded.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sandbox::interpreter`](toolcell_sandbox::Sandbox::interpreter).
+    pub async fn interpreter(&self, parts: &Interpreter<'_>) -> Result<Vec<u8>, Refusal> {
+        self.sandbox.interpreter(parts).await
     }
 
     /// Loads a component, and puts its tools into the catalog. Loading it again changes nothing.

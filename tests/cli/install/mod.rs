@@ -4,6 +4,7 @@
 //! Promise: A name means the bytes that the user agreed to.
 
 mod impostors;
+mod interpreters;
 mod kills;
 mod locks;
 mod packages;

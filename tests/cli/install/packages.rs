@@ -38,7 +38,7 @@ fn packed(folder: &Path, version: &str, component: &[u8]) -> Value {
 }
 
 /// Serves the files of `folder`, and the pages in `pages` by their paths.
-fn index(folder: &Path, pages: &Arc<Mutex<Value>>) -> Mirror {
+pub(super) fn index(folder: &Path, pages: &Arc<Mutex<Value>>) -> Mirror {
     let folder = folder.to_owned();
     let pages = Arc::clone(pages);
     Mirror::new(move |request| {
@@ -56,7 +56,7 @@ fn index(folder: &Path, pages: &Arc<Mutex<Value>>) -> Mirror {
     })
 }
 
-fn run(place: &Place, server: &Mirror, arguments: &[&str]) -> Ran {
+pub(super) fn run(place: &Place, server: &Mirror, arguments: &[&str]) -> Ran {
     Toolcell::at(&place.home, arguments)
         .dir(&place.project)
         .env("PIP_INDEX_URL", &format!("{}/simple", server.origin()))

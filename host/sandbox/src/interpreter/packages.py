@@ -1,0 +1,31 @@
+# What takes long to import, so that no call does.
+import os
+
+# The folder of a call is none of its own: nothing is written there.
+os.environ["MPLCONFIGDIR"] = "/tmp/matplotlib"
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import json
+import lxml.etree
+import matplotlib.pyplot
+import numpy
+import openpyxl
+import pandas
+import PIL.Image
+import scipy.interpolate
+import scipy.optimize
+import scipy.signal
+import scipy.stats
+import sklearn.cluster
+import sklearn.linear_model
+import sklearn.model_selection
+import sqlite3
+import sys
+
+# The first figure loads fonts.
+matplotlib.pyplot.plot([1])
+matplotlib.pyplot.savefig("/tmp/figure.png")
+matplotlib.pyplot.close("all")
