@@ -240,7 +240,7 @@ fn compiled_code_stays_within_what_the_user_allows_and_the_longest_unused_goes_f
     assert!(
         doctor
             .stdout
-            .contains("cache: 1 MiB of at most 1 MiB of compiled code in "),
+            .contains("cache: 1 MiB of at most 1 MiB of compiled code and unpacked files in "),
         "{}",
         doctor.stdout
     );

@@ -53,6 +53,7 @@ mod manifests;
 mod names;
 mod native_sdks;
 mod npm_tools;
+mod own_files;
 mod ownership;
 mod people;
 mod pipes;

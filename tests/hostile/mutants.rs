@@ -91,6 +91,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("unique_names", &["SCH-1"], &[]),
     ("read_only", &["FS-3"], &[]),
     (
+        "own_files_read_only",
+        &[],
+        &["cli::own_files::a_component_changes_none"],
+    ),
+    (
         "retention",
         &[],
         &["cli::demands::a_result_of_a_tool_that_says_how_long_ends_then"],

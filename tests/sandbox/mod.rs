@@ -35,7 +35,7 @@ use toolcell::Listener;
 use toolcell_spec::{EventType, ToolEvent};
 
 /// Every path below `dir` with its content: a file's bytes, a link's target, nothing for a folder.
-fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

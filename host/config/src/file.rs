@@ -149,7 +149,7 @@ pub struct ApprovalSection {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSection {
-    /// Maximum size of compiled code on disk, such as `2GiB`.
+    /// Maximum size of compiled code and unpacked files of components on disk, such as `2GiB`.
     #[serde(deserialize_with = "config_text::size")]
     pub max: Option<ConfigText>,
 }

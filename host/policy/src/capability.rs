@@ -48,7 +48,8 @@ pub struct Capability {
 }
 
 const FOLDERS_SHOWN: usize = 5;
-const SCRATCH: &str = "/scratch";
+/// Guest path of the folder for drafts.
+pub const SCRATCH: &str = "/scratch";
 
 impl Capability {
     /// Intersects `profile` and `grants`, without `closed`. The network is left to `Self::reach`.

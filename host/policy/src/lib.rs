@@ -43,7 +43,7 @@ mod unused;
 
 pub use blocked::ToolPatterns;
 pub use call_subjects::{names_much, names_paths, with_whole_paths};
-pub use capability::{Capability, Denial, Mount};
+pub use capability::{Capability, Denial, Mount, SCRATCH};
 pub use case::{DecisionCase, ToolClaims};
 pub use ceiling::CallCeiling;
 pub use decide::{DecisionOutcome, Explanation, PolicyVerdict, decide, explain, look};

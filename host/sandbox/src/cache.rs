@@ -17,6 +17,8 @@ use toolcell_system::file_state::FileState;
 use toolcell_system::private::{self, OnDisk, OthersAccess};
 use zeroize::Zeroizing;
 
+use super::own_files;
+
 /// Last in an entry, so that the code can be mapped as it lies in the file.
 const LENGTH: u64 = 8;
 const MAC: u64 = 32;
@@ -33,6 +35,8 @@ const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct CodeCache {
     dir: PathBuf,
+    /// The unpacked files of components share the limit of their code.
+    own_files: PathBuf,
     /// A note says which component a file held, and that its records were accepted.
     notes: PathBuf,
     noted: AtomicU32,
@@ -134,6 +138,7 @@ impl CodeCache {
         let note_key = blake3::derive_key("toolcell 2026-11 notes on component files", &key[..]);
         Ok(Self {
             dir: dir.to_owned(),
+            own_files: own_files::folder_beside(dir),
             notes: dir.with_extension("notes"),
             noted: AtomicU32::new(0),
             key,
@@ -320,12 +325,24 @@ impl CodeCache {
 
     /// Only a process that writes an entry pays for the eviction.
     fn trim(&self, kept: &Path) {
-        evict(&self.dir, kept, usize::MAX, self.bytes_max);
+        self.trim_for(kept);
         self.trim_notes();
     }
 
+    /// After files of a component were unpacked: what is in use stays.
+    pub(super) fn trim_for_files(&self) {
+        self.trim_for(Path::new(""));
+    }
+
+    fn trim_for(&self, kept: &Path) {
+        let mut entries = files(&self.dir);
+        entries.extend(folders(&self.own_files));
+        evict(entries, kept, usize::MAX, self.bytes_max);
+    }
+
     fn trim_notes(&self) {
-        evict(&self.notes, Path::new(""), NOTES_MAX, NOTES_BYTES_MAX);
+        let notes = files(&self.notes);
+        evict(notes, Path::new(""), NOTES_MAX, NOTES_BYTES_MAX);
     }
 
     /// The hash already covers the component and the engine that an entry is for.
@@ -344,13 +361,12 @@ impl CodeCache {
     }
 }
 
-fn evict(dir: &Path, kept: &Path, count_max: usize, bytes_max: u64) {
-    let mut entries = files(dir);
+fn evict(mut entries: Vec<CachedFile>, kept: &Path, count_max: usize, bytes_max: u64) {
     // Temporary files of a process that was killed while it wrote.
     entries.retain(|entry| {
         let stale =
             entry.is_temporary && entry.used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN);
-        !(stale && std::fs::remove_file(&entry.path).is_ok())
+        !(stale && entry.remove())
     });
     entries.sort_by_key(|entry| entry.used);
     let mut count = entries.len();
@@ -362,14 +378,18 @@ fn evict(dir: &Path, kept: &Path, count_max: usize, bytes_max: u64) {
         if count <= count_max && bytes <= bytes_max {
             break;
         }
-        // Another process may have removed it already.
-        let _ = std::fs::remove_file(&entry.path);
-        (count, bytes) = (count - 1, bytes.saturating_sub(entry.bytes));
+        // Another process may have removed it already, so a file counts as removed; a folder that stays is in use.
+        if entry.remove() || !entry.is_folder {
+            (count, bytes) = (count - 1, bytes.saturating_sub(entry.bytes));
+        }
     }
 }
 
+/// Of compiled code in `dir`, and of the files of components beside it.
 pub fn cached_bytes(dir: &Path) -> u64 {
-    files(dir).iter().map(|entry| entry.bytes).sum()
+    let mut entries = files(dir);
+    entries.extend(folders(&own_files::folder_beside(dir)));
+    entries.iter().map(|entry| entry.bytes).sum()
 }
 
 struct CachedFile {
@@ -377,12 +397,36 @@ struct CachedFile {
     bytes: u64,
     used: SystemTime,
     is_temporary: bool,
+    is_folder: bool,
+}
+
+impl CachedFile {
+    fn remove(&self) -> bool {
+        if self.is_folder {
+            own_files::remove(&self.path)
+        } else {
+            std::fs::remove_file(&self.path).is_ok()
+        }
+    }
 }
 
 fn files(dir: &Path) -> Vec<CachedFile> {
+    cached(dir, false)
+}
+
+fn folders(dir: &Path) -> Vec<CachedFile> {
+    cached(dir, true)
+}
+
+fn cached(dir: &Path, is_folder: bool) -> Vec<CachedFile> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
-        let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let metadata = entry.metadata().ok()?;
+        let bytes = match is_folder {
+            true if metadata.is_dir() => own_files::tree_bytes(&entry.path()),
+            false if metadata.is_file() => metadata.len(),
+            _ => return None,
+        };
         let used = metadata
             .accessed()
             .unwrap_or(SystemTime::UNIX_EPOCH)
@@ -390,16 +434,17 @@ fn files(dir: &Path) -> Vec<CachedFile> {
         let is_temporary = entry.file_name().as_encoded_bytes().first() == Some(&b'.');
         Some(CachedFile {
             path: entry.path(),
-            bytes: metadata.len(),
+            bytes,
             used,
             is_temporary,
+            is_folder,
         })
     });
     found.collect()
 }
 
 /// Many file systems never update the access time, or only once a day.
-fn mark_used(file: &File) {
+pub(super) fn mark_used(file: &File) {
     let known = || file.metadata()?.accessed();
     let old = known().is_ok_and(|used| used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN));
     if old {

@@ -32,9 +32,11 @@ use super::import::context_modifiers::ContextChanges;
 use super::import::tools::ChildCalls;
 use super::limiter::{MemoryMeter, charging};
 use super::nondeterminism::{NondeterminismSources, ReplayRecorder};
+use super::own_files::{self, OpenFolders};
 use super::state::StoreState;
 use super::trap::{self, CallDenial, StopReason, TrapContext};
 use super::wasi::WasiInputs;
+use super::world::FirstLoad;
 
 pub(super) use checks::{classify, validate};
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
@@ -55,23 +57,14 @@ pub(super) async fn invoke(
 ) -> Box<Execution> {
     let left = left(permit, &run);
     let limits = left.as_ref().unwrap_or(permit.limits());
-    let (linked, loading) = match component.linked.get() {
-        Some(linked) => (linked, Duration::ZERO),
-        None => {
-            let began = Instant::now();
-            match sandbox
-                .linked(component, limits.wall, &run.cancellation)
-                .await
-            {
-                Ok(linked) => (linked, began.elapsed()),
-                Err(refusal) => {
-                    return not_loaded(refusal, limits, began.elapsed(), run.resumed.as_deref());
-                }
-            }
-        }
+    let (loaded, loading) = load(sandbox, component, limits.wall, &run.cancellation).await;
+    let (linked, own_files) = match loaded {
+        Ok(loaded) => loaded,
+        Err(refusal) => return not_loaded(refusal, limits, loading, run.resumed.as_deref()),
     };
     let engine = &linked.engine;
-    let mut store = match prepare(sandbox, (component, linked), permit, limits, &run) {
+    let from = (&**component, linked, &own_files);
+    let mut store = match prepare(sandbox, from, permit, limits, &run) {
         Ok(store) => store,
         Err(refusal) => return failed_after(refusal, blank(limits), run.resumed.as_deref()),
     };
@@ -141,6 +134,31 @@ pub(super) async fn invoke(
     execution
 }
 
+/// Returns how long that took, too.
+async fn load<'c>(
+    sandbox: &Sandbox,
+    component: &'c Arc<LoadedComponent>,
+    wall: Duration,
+    cancellation: &Cancellation,
+) -> (
+    Result<(&'c LinkedComponent, OpenFolders), Refusal>,
+    Duration,
+) {
+    if let Some(linked) = component.linked.get()
+        && component.own_files().is_empty()
+    {
+        return (Ok((linked, OpenFolders::default())), Duration::ZERO);
+    }
+    let began = Instant::now();
+    let loaded = async {
+        let linked = sandbox.linked(component, wall, cancellation).await?;
+        let left = wall.saturating_sub(began.elapsed());
+        let own_files = sandbox.own_files(component, left, cancellation).await?;
+        Ok((linked, own_files))
+    };
+    (loaded.await, began.elapsed())
+}
+
 /// `None` if they are not lower than the permit's.
 fn left(permit: &Permit, run: &RunInput) -> Option<Limits> {
     let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
@@ -153,7 +171,7 @@ fn left(permit: &Permit, run: &RunInput) -> Option<Limits> {
 
 fn prepare(
     sandbox: &Sandbox,
-    (component, linked): (&LoadedComponent, &LinkedComponent),
+    (component, linked, own_files): (&LoadedComponent, &LinkedComponent, &OpenFolders),
     permit: &Permit,
     limits: &Limits,
     run: &RunInput,
@@ -161,6 +179,7 @@ fn prepare(
     let input = permit.call_input().text();
     let process = linked.world.process(&permit.subject().tool, input)?;
     let capability = permit.capability();
+    own_files::refuse_taken(own_files, capability)?;
     // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
     let has_gate = component.imported.http || run.tools.is_some();
     let gate = || -> anyhow::Result<Arc<NetworkGate>> {
@@ -178,6 +197,7 @@ fn prepare(
         let sources = NondeterminismSources::new(run.nondeterminism.clone(), component.imported);
         let setup = WasiInputs {
             capability,
+            own_files,
             scratch_dir: linked.engine.scratch_dir(),
             sources: &sources,
             room: run.room.clone(),
@@ -266,24 +286,40 @@ pub(super) async fn run<T>(
     result.map_err(|error| verdict(&error, store, limits))
 }
 
-/// Asks a guest what it is, in an empty world.
+/// Asks a tool what it is, in a world that has its own files alone.
 pub(super) async fn examine<T>(
+    examined: FirstLoad<'_>,
+    work: impl AsyncFnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
+) -> Result<T, Refusal> {
+    let FirstLoad {
+        engine,
+        limits,
+        own_files,
+        ..
+    } = examined;
+    ask_with(engine, own_files, limits, work).await
+}
+
+/// Asks another guest what it is, in an empty world.
+pub(super) async fn ask<T>(
     engine: &GuestEngine,
     limits: &Limits,
     work: impl AsyncFnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
 ) -> Result<T, Refusal> {
-    let cancellation = crate::never();
-    let mut store = empty_world(engine, limits, &cancellation)?;
-    run(engine, &mut store, limits, &cancellation, work).await
+    ask_with(engine, &OpenFolders::default(), limits, work).await
 }
 
-pub(super) fn empty_world(
+async fn ask_with<T>(
     engine: &GuestEngine,
+    own_files: &OpenFolders,
     limits: &Limits,
-    cancellation: &Cancellation,
-) -> Result<Store<StoreState>, Refusal> {
-    offline(engine, &Capability::default(), limits, cancellation)
-        .map_err(|error| host_fault(&error))
+    work: impl AsyncFnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
+) -> Result<T, Refusal> {
+    let cancellation = crate::never();
+    let world = (&Capability::default(), own_files);
+    let store = without_network(engine, world, limits, &cancellation, unheard());
+    let mut store = store.map_err(|error| host_fault(&error))?;
+    run(engine, &mut store, limits, &cancellation, work).await
 }
 
 pub(super) fn offline(
@@ -292,16 +328,17 @@ pub(super) fn offline(
     limits: &Limits,
     cancellation: &Cancellation,
 ) -> wasmtime::Result<Store<StoreState>> {
-    let unheard = (
-        Arc::new(NullObserver) as Arc<dyn Observer>,
-        Egress::new(None),
-    );
-    without_network(engine, capability, limits, cancellation, unheard)
+    let world = (capability, &OpenFolders::default());
+    without_network(engine, world, limits, cancellation, unheard())
+}
+
+fn unheard() -> (Arc<dyn Observer>, Egress) {
+    (Arc::new(NullObserver), Egress::new(None))
 }
 
 fn without_network(
     engine: &GuestEngine,
-    capability: &Capability,
+    (capability, own_files): (&Capability, &OpenFolders),
     limits: &Limits,
     cancellation: &Cancellation,
     (observer, egress): (Arc<dyn Observer>, Egress),
@@ -310,6 +347,7 @@ fn without_network(
     let sources = NondeterminismSources::default();
     let setup = WasiInputs {
         capability,
+        own_files,
         scratch_dir: engine.scratch_dir(),
         sources: &sources,
         room: None,

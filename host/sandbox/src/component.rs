@@ -15,6 +15,7 @@ use super::call::host_fault;
 use super::engine::{EngineKind, GuestEngine};
 use super::linking;
 use super::loads::ComponentLoads;
+use super::own_files::{OwnFiles, OwnFolder};
 use super::state::StoreState;
 use super::twice;
 use super::world::{self, ComponentWorld, FirstLoad};
@@ -48,6 +49,8 @@ pub(super) struct ComponentDescription {
     takes_granted_files: bool,
     pub(super) exports: OptionalExports,
     pub(super) imports: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    own_files: Vec<OwnFolder>,
 }
 
 /// Found once, because a component may import dozens, and each call asks.
@@ -81,9 +84,12 @@ pub struct LoadedComponent {
     name: blake3::Hash,
     /// State of the entry when authenticated; `None` if a later change might not show.
     pub(super) entry: Option<FileState>,
-    pub(super) file: Option<(PathBuf, FileState)>,
+    /// Where it was read, if that is known; without a state if a later change of the file may not show in it.
+    pub(super) file: OnceLock<(PathBuf, Option<FileState>)>,
     pub(super) linked: OnceLock<LinkedComponent>,
     pub(super) loads: ComponentLoads,
+    /// Of its own files.
+    pub(super) unpacks: ComponentLoads,
 }
 
 pub(super) struct LinkedComponent {
@@ -108,15 +114,15 @@ impl LoadedComponent {
     ) -> Self {
         let imported = HostImports::new(&description.imports);
         let linked = OnceLock::from(linked);
-        let loads = ComponentLoads::default();
         Self {
             description,
             imported,
             name,
             entry: None,
-            file: None,
+            file: OnceLock::new(),
             linked,
-            loads,
+            loads: ComponentLoads::default(),
+            unpacks: ComponentLoads::default(),
         }
     }
 
@@ -140,9 +146,10 @@ impl LoadedComponent {
             description: note.description,
             name: blake3::Hash::from(note.name),
             entry: note.entry,
-            file: Some((path.to_owned(), note.component)),
+            file: OnceLock::from((path.to_owned(), Some(note.component))),
             linked: OnceLock::new(),
             loads: ComponentLoads::default(),
+            unpacks: ComponentLoads::default(),
         }
     }
 
@@ -151,7 +158,7 @@ impl LoadedComponent {
         engine: &GuestEngine,
         (digest, name): (&str, blake3::Hash),
         component: &Component,
-        bytes: &[u8],
+        (bytes, own_files): (&[u8], OwnFiles),
         limits: &Limits,
     ) -> Result<Self, Refusal> {
         let kind = component.component_type();
@@ -170,6 +177,7 @@ impl LoadedComponent {
             takes_granted_files: world.takes_granted_files(&imports, bytes),
             exports: OptionalExports::new(world, &exports),
             imports,
+            own_files: own_files.folders,
         };
         let mut linked = LinkedComponent::new(engine, component, &description)?;
         let examined = FirstLoad {
@@ -178,6 +186,7 @@ impl LoadedComponent {
             bytes,
             imports: &description.imports,
             limits,
+            own_files: &own_files.open,
             namespace: namespace.as_deref(),
         };
         let first = linked.world.describe(examined).await?;
@@ -194,6 +203,11 @@ impl LoadedComponent {
         linked.world.described(&toolkit);
         description.toolkit = toolkit;
         Ok(Self::new(description, name, linked))
+    }
+
+    /// Ignored if a file is known already.
+    pub(super) fn is_from(&self, path: &Path, state: Option<FileState>) {
+        let _ = self.file.set((path.to_owned(), state));
     }
 
     /// Ignored if another load was faster; it had the same bytes.
@@ -235,6 +249,11 @@ impl LoadedComponent {
     /// A partial outcome can be a failure, whose output is kept.
     pub(super) fn fails_with_output(&self) -> bool {
         self.description.world.fails_with_output()
+    }
+
+    /// Folders that the component carries, which its calls see read-only.
+    pub fn own_files(&self) -> &[OwnFolder] {
+        &self.description.own_files
     }
 
     /// All that the component can ask the host for.

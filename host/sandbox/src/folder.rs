@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 use toolcell_system::pseudo_files;
 
+#[derive(Debug)]
 pub(super) struct OpenFolder {
     /// Kept open, because on Linux `path` leads through its descriptor.
     _folder: OwnedFd,
@@ -18,16 +19,21 @@ impl OpenFolder {
     pub(super) fn open(host: &Path) -> io::Result<Self> {
         let folder = no_links(host)?;
         pseudo_files::refuse(&folder)?;
+        Ok(Self::held(folder, host))
+    }
+
+    /// `folder` was opened at `host`.
+    pub(super) fn held(folder: OwnedFd, host: &Path) -> Self {
         let path = if cfg!(target_os = "linux") {
             PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
         } else {
             // Other systems have no path to an open folder: the path could change between here and its use.
             host.to_owned()
         };
-        Ok(Self {
+        Self {
             _folder: folder,
             path,
-        })
+        }
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -186,7 +186,7 @@ async fn describe(
         let guest = guest.toolcell_tool_hook_handler();
         guest.call_describe(store).await
     };
-    let said = call::examine(engine, limits, work).await?;
+    let said = call::ask(engine, limits, work).await?;
     let events = HookEvent::ALL
         .into_iter()
         .filter(|event| said.events.contains(&event_of(*event)))

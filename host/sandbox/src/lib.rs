@@ -67,6 +67,7 @@ pub use engine::{ENGINE_VERSION, FEATURES_OFF};
 pub use hook::SandboxedHook;
 pub use interpreter::Interpreter;
 pub use judge::Judge;
+pub use own_files::OwnFolder;
 
 pub use cache::cached_bytes;
 
@@ -76,6 +77,7 @@ use component::{ComponentDescription, LinkedComponent};
 use egress::NetworkResources;
 use engine::{EngineKind, EnginePair};
 use loader::{CachedCode, ComponentCode, ComponentLoader};
+use own_files::{OpenFolders, OwnFileStore};
 
 #[derive(Clone)]
 pub struct SandboxSettings {
@@ -110,6 +112,13 @@ pub struct Sandbox {
     again: Arc<Semaphore>,
 }
 
+/// With its own files, and the place of the check.
+type CheckedComponent<'c, 's> = (
+    &'c LinkedComponent,
+    OpenFolders,
+    Option<SemaphorePermit<'s>>,
+);
+
 type LoadedComponents = Mutex<HashMap<Arc<str>, Arc<LoadedComponent>>>;
 
 /// Components beyond it are compiled thoroughly at once.
@@ -122,6 +131,7 @@ impl Sandbox {
         let pool = settings
             .pool
             .map(|calls| calls.saturating_add(checks).saturating_add(settings.nested));
+        let own_files = OwnFileStore::new(settings.cache_dir.as_deref(), &settings.scratch_dir);
         let engines = EnginePair::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
         let compatibility = engines.get(EngineKind::Pooled).compatibility();
         let bytes_max = settings.cache_bytes_max;
@@ -134,6 +144,7 @@ impl Sandbox {
                 engines,
                 Compiler::new(settings.compiler),
                 cache,
+                own_files,
             )),
             uplink: Arc::new(NetworkResources::new(settings.network)?),
             cancel_grace: settings.cancel_grace,
@@ -156,6 +167,7 @@ impl Sandbox {
     ) -> Result<Arc<LoadedComponent>, Refusal> {
         if let Some(component) = self.get(digest) {
             self.loader.link(&component, Some(bytes)).await?;
+            self.loader.unpack(&component, Some(bytes)).await?;
             return Ok(component);
         }
         let loader = &self.loader;
@@ -165,8 +177,9 @@ impl Sandbox {
             && let Some(description) = entry.take_description()
         {
             let engine = loader.engines.get(*kind);
-            return LoadedComponent::revive(engine, name, entry, description)
-                .map(|found| self.keep(found));
+            let found = self.keep(LoadedComponent::revive(engine, name, entry, description)?);
+            loader.unpack(&found, Some(bytes)).await?;
+            return Ok(found);
         }
         let kib = u32::try_from(bytes.len() >> 10)
             .unwrap_or(u32::MAX)
@@ -180,13 +193,14 @@ impl Sandbox {
         let code = loader.code(entry, bytes, effort).await?;
         let waits = waits.filter(|_| matches!(code, ComponentCode::Compiled(..)));
         let examined = async {
+            let own_files = loader.unpack_sections(bytes).await?;
             let _place = self.checks.acquire().await;
             let (engine, component) = code.component(&loader.engines)?;
             LoadedComponent::examine(
                 engine,
                 (digest, name),
                 &component,
-                bytes,
+                (bytes, own_files),
                 &limits.for_checks(),
             )
             .await
@@ -224,6 +238,9 @@ impl Sandbox {
             let Some(loaded) = loaded.upgrade() else {
                 return;
             };
+            if let Some(file) = component.file.get() {
+                better.is_from(&file.0, file.1);
+            }
             locked(&loaded).insert(component.digest().into(), Arc::new(better));
         });
     }
@@ -269,7 +286,10 @@ impl Sandbox {
             .map(|found| Some(self.keep(found)))
     }
 
-    pub async fn accept(&self, path: &Path, state: FileState, component: &LoadedComponent) {
+    /// `component` was loaded from the file at `path`. `state` is `None` if a later change of the file may not show in it.
+    pub async fn accept(&self, path: &Path, state: Option<FileState>, component: &LoadedComponent) {
+        component.is_from(path, state);
+        let Some(state) = state else { return };
         let name = *component.name().as_bytes();
         let description = component.description().clone();
         self.loader
@@ -308,18 +328,37 @@ impl Sandbox {
             .ok_or_else(|| Refusal::host_fault("a component that was loaded has no code"))
     }
 
+    /// They are unpacked again if somebody removed them; that goes on as in [`Self::linked`].
+    async fn own_files(
+        &self,
+        component: &Arc<LoadedComponent>,
+        wall: Duration,
+        cancellation: &Cancellation,
+    ) -> Result<OpenFolders, Refusal> {
+        match self.loader.own_files(component)? {
+            Some(open) => Ok(open),
+            None => {
+                let unpack = self.loader.unpack(component, None);
+                Box::pin(call::in_time(unpack, wall, cancellation)).await
+            }
+        }
+    }
+
     async fn checked<'c>(
         &self,
         component: &'c Arc<LoadedComponent>,
         check: &InputCheck<'_>,
-    ) -> Result<(&'c LinkedComponent, Option<SemaphorePermit<'_>>), Refusal> {
+    ) -> Result<CheckedComponent<'c, '_>, Refusal> {
         let linked = self
             .linked(component, check.wall, check.cancellation)
+            .await?;
+        let own_files = self
+            .own_files(component, check.wall, check.cancellation)
             .await?;
         tokio::select! {
             biased;
             () = check.cancellation.cancelled() => Err(executor::stopped(check.cancellation)),
-            place = self.checks.acquire() => Ok((linked, place.ok())),
+            place = self.checks.acquire() => Ok((linked, own_files, place.ok())),
         }
     }
 
@@ -362,8 +401,8 @@ impl Executor for Sandbox {
             if !component.exports().validation {
                 return Ok(());
             }
-            let (linked, _place) = self.checked(&component, &check).await?;
-            call::validate(linked, check).await
+            let (linked, own_files, _place) = self.checked(&component, &check).await?;
+            call::validate((linked, &own_files), check).await
         })
     }
 
@@ -377,8 +416,8 @@ impl Executor for Sandbox {
                 return Ok(None);
             }
             // A failure ends the call: without the classification it could get more than its input needs.
-            let (linked, _place) = self.checked(&component, &check).await?;
-            Ok(call::classify(linked, check).await)
+            let (linked, own_files, _place) = self.checked(&component, &check).await?;
+            Ok(call::classify((linked, &own_files), check).await)
         })
     }
 

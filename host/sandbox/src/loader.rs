@@ -19,6 +19,7 @@ use super::cache::{CacheEntry, CacheNote, CodeCache};
 use super::compile::{self, CompileEffort, Compiler};
 use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
 use super::engine::{EngineKind, EnginePair, GuestEngine};
+use super::own_files::{self, OpenFolders, OwnFileStore, OwnFiles};
 
 pub(super) type CachedCode<D> = (EngineKind, CacheEntry<D>);
 
@@ -54,6 +55,7 @@ pub(super) struct ComponentLoader {
     compiler: Compiler,
     /// `None` without a cache folder. Bound to the settings of the pooled engine.
     cache: Result<Option<Arc<CodeCache>>, Refusal>,
+    own_files: Arc<OwnFileStore>,
     extended: blake3::Hash,
 }
 
@@ -62,12 +64,14 @@ impl ComponentLoader {
         engines: EnginePair,
         compiler: Compiler,
         cache: Result<Option<Arc<CodeCache>>, Refusal>,
+        own_files: OwnFileStore,
     ) -> Self {
         let extended = engines.get(EngineKind::Extended).compatibility();
         Self {
             engines,
             compiler,
             cache,
+            own_files: Arc::new(own_files),
             extended,
         }
     }
@@ -270,7 +274,9 @@ impl ComponentLoader {
                 description,
             )?;
             // From the next start on, the entry need not be read as a whole.
-            if let (Some((path, state)), Some(lasting)) = (&component.file, entry.lasting()) {
+            if let Some((path, Some(state))) = component.file.get()
+                && let Some(lasting) = entry.lasting()
+            {
                 let name = *name.as_bytes();
                 let description = description.clone();
                 self.remember(
@@ -304,6 +310,68 @@ impl ComponentLoader {
     }
 }
 
+impl ComponentLoader {
+    /// Unpacks the files that the component carries, where they are not there yet.
+    pub(super) async fn unpack_sections(&self, component: &[u8]) -> Result<OwnFiles, Refusal> {
+        let sections = own_files::sections(component)?;
+        if sections.is_empty() {
+            return Ok(OwnFiles::default());
+        }
+        let store = Arc::clone(&self.own_files);
+        let cache = self.cache()?.cloned();
+        let unpack = move || {
+            let unpacked = store.keep(&sections)?;
+            if let Some(cache) = cache {
+                cache.trim_for_files();
+            }
+            Ok(unpacked)
+        };
+        on_disk(unpack).await?
+    }
+
+    /// `None` if they have to be unpacked first.
+    pub(super) fn own_files(
+        &self,
+        component: &LoadedComponent,
+    ) -> Result<Option<OpenFolders>, Refusal> {
+        match component.own_files() {
+            [] => Ok(Some(OpenFolders::default())),
+            folders => self.own_files.open(folders),
+        }
+    }
+
+    /// Unpacks them from the component's file, without `bytes`. As with [`Self::link`], one load at a time unpacks, and goes
+    /// on without the call that began it.
+    pub(super) async fn unpack(
+        self: &Arc<Self>,
+        component: &Arc<LoadedComponent>,
+        bytes: Option<&[u8]>,
+    ) -> Result<OpenFolders, Refusal> {
+        if let Some(open) = self.own_files(component)? {
+            return Ok(open);
+        }
+        let load = || {
+            let loader = Arc::clone(self);
+            let component = Arc::clone(component);
+            let bytes = bytes.map(<[u8]>::to_vec);
+            async move {
+                // It may have ended since this call looked.
+                if loader.own_files(&component)?.is_some() {
+                    return Ok(());
+                }
+                let bytes = match bytes {
+                    Some(bytes) => bytes,
+                    None if component.file.get().is_none() => return Err(own_files::lost()),
+                    None => of_file(&component).await?,
+                };
+                loader.unpack_sections(&bytes).await.map(drop)
+            }
+        };
+        component.unpacks.join(bytes.is_some(), load).await?;
+        self.own_files(component)?.ok_or_else(own_files::gone)
+    }
+}
+
 fn read<D: DeserializeOwned>(
     cache: &CodeCache,
     names: [(EngineKind, blake3::Hash); 2],
@@ -314,7 +382,7 @@ fn read<D: DeserializeOwned>(
 }
 
 async fn of_file(component: &LoadedComponent) -> Result<Vec<u8>, Refusal> {
-    let Some((path, _)) = &component.file else {
+    let Some((path, _)) = component.file.get() else {
         return Err(Refusal::host_fault("a component without code has no file"));
     };
     let file = path.clone();

@@ -109,7 +109,7 @@ fn remove_abandoned(parent: &Path) {
 
 /// Keeps two files open at a time, however deep a guest nested its folders, because one for each level could be too
 /// many.
-fn remove(folder: &Path, root: &OwnedFd) -> io::Result<()> {
+pub(super) fn remove(folder: &Path, root: &OwnedFd) -> io::Result<()> {
     empty_out(root)?;
     std::fs::remove_dir(folder)
 }

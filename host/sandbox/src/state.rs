@@ -111,6 +111,7 @@ impl StoreState {
         if let (Some(scratch), Some(guest)) = (&scratch, &setup.capability.scratch) {
             rules.knows(scratch.path(), guest);
         }
+        rules.owns(setup.own_files);
         Ok(Self {
             wasi,
             table,
@@ -213,6 +214,7 @@ mod tests {
     use crate::call::NullObserver;
     use crate::never;
     use crate::nondeterminism::NondeterminismSources;
+    use crate::own_files::OpenFolders;
     use std::time::Duration;
     use toolcell_journal::PayloadStore;
     use toolcell_policy::Capability;
@@ -226,9 +228,11 @@ mod tests {
         let observer = Arc::new(NullObserver);
         let egress = Egress::new(None);
         let sources = NondeterminismSources::default();
+        let own_files = OpenFolders::default();
         let setup = WasiInputs {
             room: None,
             capability: &capability,
+            own_files: &own_files,
             scratch_dir: parent.path(),
             sources: &sources,
             process: None,
@@ -271,9 +275,11 @@ mod tests {
         let observer = Arc::new(NullObserver);
         let egress = Egress::new(None);
         let sources = NondeterminismSources::default();
+        let own_files = OpenFolders::default();
         let setup = WasiInputs {
             room: None,
             capability: &capability,
+            own_files: &own_files,
             scratch_dir: parent.path(),
             sources: &sources,
             process: None,

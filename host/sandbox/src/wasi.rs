@@ -14,6 +14,7 @@ use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 use super::folder::OpenFolder;
 use super::logs::{CapturedStream, GuestLogs, StandardStream};
 use super::nondeterminism::{NondeterminismSources, ReplayRecorder};
+use super::own_files::OpenFolders;
 use super::scratch::{self, ScratchFolder};
 
 /// Limit of one request.
@@ -21,6 +22,8 @@ pub(super) const RANDOM_BYTES_MAX: u64 = 1 << 20;
 
 pub(super) struct WasiInputs<'a> {
     pub(super) capability: &'a Capability,
+    /// Of the component.
+    pub(super) own_files: &'a OpenFolders,
     pub(super) scratch_dir: &'a Path,
     pub(super) sources: &'a NondeterminismSources,
     /// Of a call that changes a workspace.
@@ -46,6 +49,7 @@ pub(super) struct WasiWorld {
 pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Result<WasiWorld> {
     let WasiInputs {
         capability,
+        own_files,
         scratch_dir,
         sources,
         process,
@@ -101,11 +105,15 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
         builder.preopened_dir(scratch.path(), ".", FsPerms::ReadWrite)?;
         builder.initial_cwd(guest);
     } else if let Some(cwd) = &capability.cwd {
-        if !capability.holds_cwd() {
+        let is_own = own_files.iter().any(|folder| folder.guest() == cwd);
+        if !capability.holds_cwd() && !is_own {
             // Runtimes enter it before anything else, so it must exist, with nothing in it but the mounts below it.
             builder.preopened_dir(scratch::empty(scratch_dir)?, cwd, FsPerms::ReadOnly)?;
         }
         builder.initial_cwd(cwd);
+    }
+    for folder in own_files.iter() {
+        builder.preopened_dir(folder.path(), folder.guest(), own_permissions())?;
     }
     let recorder = sources.install(&mut builder)?;
     Ok(WasiWorld {
@@ -120,6 +128,14 @@ fn permissions(mount: &Mount) -> FsPerms {
         FsPerms::ReadWrite
     } else {
         FsPerms::ReadOnly
+    }
+}
+
+fn own_permissions() -> FsPerms {
+    if guard!("own_files_read_only") {
+        FsPerms::ReadOnly
+    } else {
+        FsPerms::ReadWrite
     }
 }
 

@@ -123,9 +123,7 @@ impl Host {
         if is_new {
             self.log_loaded(&loaded).await;
         }
-        if let Some(state) = state {
-            self.sandbox.accept(&path, state, &loaded.component).await;
-        }
+        self.sandbox.accept(&path, state, &loaded.component).await;
         Ok(loaded)
     }
 
@@ -408,6 +406,14 @@ impl ComponentTools {
 
     pub fn imports(&self) -> &[String] {
         self.component.imports()
+    }
+
+    /// The folders that the component carries, and its calls see read-only: the path, the number of files, and their bytes.
+    pub fn own_files(&self) -> Vec<(&str, u64, u64)> {
+        let folders = self.component.own_files().iter();
+        folders
+            .map(|folder| (folder.guest.as_str(), folder.files, folder.bytes))
+            .collect()
     }
 
     /// The tools are the component's functions, by their types and their documentation.

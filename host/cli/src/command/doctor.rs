@@ -111,7 +111,7 @@ fn cache(home: &Home) -> Check {
             let now = mib(cached_bytes(&home.components()));
             let dir = home.components();
             let detail = format!(
-                "{now} MiB of at most {} MiB of compiled code in {}",
+                "{now} MiB of at most {} MiB of compiled code and unpacked files in {}",
                 mib(max),
                 dir.display()
             );

@@ -53,6 +53,7 @@ mod verify;
 mod waiting;
 mod workspace;
 mod wrap;
+mod zip;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,6 @@
-//! `toolcell wrap`: writes into a copy of a component what its file does not say of its tools.
+//! `toolcell wrap`: writes into a copy of a component what its file does not say of its tools, and files of its own.
+
+mod own_folder;
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -13,9 +15,10 @@ use toolcell::{ComponentTools, Home, Tool};
 use toolcell_config::{extension_manifest, policy_ceiling};
 use toolcell_spec::Refusal;
 use toolcell_spec::dialect::near;
-use toolcell_spec::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
-use toolcell_spec::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
+use toolcell_spec::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom, with_large_custom};
+use toolcell_spec::dialect::wrapping::{DOCS_SECTION, FILES_SECTION, PROFILE_SECTION, Profile};
 use toolcell_system::component_file::read_component;
+use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_system::named_file;
 use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
@@ -29,8 +32,8 @@ const DOCS_VERSION: u8 = 1;
 const MANIFEST_SOURCE: &str = "near:agent";
 
 /// Writes into a copy of a component what its file does not say: a namespace. For plain functions also the documentation of its
-/// WIT package, a profile, and a policy of Wassette; for a tool of IronClaw the manifest of its extension. None of them grants
-/// anything.
+/// WIT package, a profile, and a policy of Wassette; for a tool of IronClaw the manifest of its extension; and folders of files
+/// for the component itself, such as the library of an interpreter. None of them grants anything.
 #[derive(Debug, Args)]
 #[command(
     after_help = "A profile is JSON, and names tools as `toolcell describe` does:\n  \
@@ -39,7 +42,8 @@ const MANIFEST_SOURCE: &str = "near:agent";
                   arguments that name some).\n\n\
                   Examples:\n  toolcell wrap add.wasm --wit wit --name sums -o sums.wasm\n  \
                   toolcell wrap files.wasm --profile profile.json -o wrapped.wasm\n  \
-                  toolcell wrap fetch.wasm --policy policy.yaml -o wrapped.wasm"
+                  toolcell wrap fetch.wasm --policy policy.yaml -o wrapped.wasm\n  \
+                  toolcell wrap python.wasm --folder Lib=/usr/lib/python -o with-library.wasm"
 )]
 pub(super) struct Wrap {
     /// The component: a .wasm file
@@ -62,6 +66,9 @@ pub(super) struct Wrap {
     /// The manifest.toml of an IronClaw extension, with its schemas beside it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["wit", "profile", "policy", "name", "functions"])]
     manifest: Option<PathBuf>,
+    /// A folder that becomes the component's own: its calls see it read-only at GUEST_PATH, and no grant is needed
+    #[arg(long = "folder", value_name = "DIR=GUEST_PATH")]
+    folders: Vec<String>,
     /// The new file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -104,8 +111,10 @@ impl Wrap {
             .all(|file| file.is_none())
             && self.name.is_none()
             && !self.functions
+            && self.folders.is_empty()
         {
-            let message = "there is nothing to write: give --wit, --profile, --policy, --name, --functions or --manifest";
+            let message = "there is nothing to write: give --wit, --profile, --policy, --name, --functions, --manifest or \
+                           --folder";
             return Err(BadRequest(message.to_owned()).into());
         }
         if !self.force && self.output.symlink_metadata().is_ok() {
@@ -113,7 +122,8 @@ impl Wrap {
         }
         let home = Home::find()?;
         let host = target::loading_host(&home)?;
-        let wrapped = self.wrapped(read_component(&self.file)?)?;
+        let wrapped = self.with_words(read_component(&self.file)?)?;
+        let wrapped = self.with_folders(wrapped)?;
         let loaded = Runtime::on_this_thread()?.block_on(host.load(&wrapped))?;
         if self.manifest.is_some() && !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
             let shown = self.file.display();
@@ -134,7 +144,32 @@ impl Wrap {
         Ok(loaded)
     }
 
-    fn wrapped(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    /// The loading host looks at the paths for the component.
+    fn with_folders(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        let refused =
+            |why: String| BadRequest(format!("cannot wrap {}: {why}", self.file.display()));
+        let mut room = own_folder::Room::default();
+        let mut known = Vec::new();
+        for option in &self.folders {
+            let (folder, guest) = own_folder::halves(option)?;
+            if known.contains(&guest) {
+                let why = format!("two folders cannot both be at {guest}");
+                return Err(refused(why).into());
+            }
+            known.push(guest);
+            let archive = own_folder::pack(folder, &mut room)?;
+            let name = format!("{FILES_SECTION}{guest}");
+            component = with_large_custom(&component, &name, &archive).map_err(refused)?;
+        }
+        let size = component.len();
+        if size as u64 > component_bytes_max() {
+            let why = format!("it would have {size} bytes, {}", larger_than_allowed());
+            return Err(refused(why).into());
+        }
+        Ok(component)
+    }
+
+    fn with_words(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
         let section = |component: &[u8], name: &str, content: &[u8]| {
             let refused =
                 |why: String| BadRequest(format!("cannot wrap {}: {why}", self.file.display()));

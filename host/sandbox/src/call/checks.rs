@@ -11,6 +11,7 @@ use crate::bindings::classifying::exports::toolcell::tool::classification::Claim
 use crate::component::LinkedComponent;
 use crate::egress::Egress;
 use crate::engine::GuestEngine;
+use crate::own_files::{self, OpenFolders};
 use crate::state::StoreState;
 
 use super::outcome::guest_error;
@@ -18,7 +19,7 @@ use super::{not_started, run, tell_denied_files, without_network};
 
 /// Preflight runs in the instance of value validation, an empty world, or in one that reads files.
 pub(crate) async fn validate(
-    linked: &LinkedComponent,
+    (linked, own_files): (&LinkedComponent, &OpenFolders),
     check: InputCheck<'_>,
 ) -> Result<(), Refusal> {
     let nothing = Capability::default();
@@ -30,11 +31,12 @@ pub(crate) async fn validate(
             (false, true),
         ),
     };
-    look(linked, check, access, checks).await
+    own_files::refuse_taken(own_files, access.0)?;
+    look((linked, own_files), check, access, checks).await
 }
 
 async fn look(
-    linked: &LinkedComponent,
+    (linked, own_files): (&LinkedComponent, &OpenFolders),
     check: InputCheck<'_>,
     (capability, input): (&Capability, &str),
     (values, preflight): (bool, bool),
@@ -43,7 +45,7 @@ async fn look(
         return Ok(());
     };
     let limits = check.limits;
-    let store = observed(engine, capability, &check);
+    let store = observed(engine, (capability, own_files), &check);
     let mut store = store.map_err(|error| not_started(&error))?;
     let tool = check.tool.to_owned();
     let input = input.to_owned();
@@ -70,12 +72,12 @@ async fn look(
 
 /// `None` if the component does not answer.
 pub(crate) async fn classify(
-    linked: &LinkedComponent,
+    (linked, own_files): (&LinkedComponent, &OpenFolders),
     check: InputCheck<'_>,
 ) -> Option<SafetyFacts> {
     let classifying = linked.classifying.as_ref()?;
     let engine = &linked.engine;
-    let mut store = observed(engine, &Capability::default(), &check).ok()?;
+    let mut store = observed(engine, (&Capability::default(), own_files), &check).ok()?;
     let tool = check.tool.to_owned();
     let input = check.input.to_owned();
     let work = async |store: &mut Store<StoreState>| {
@@ -103,10 +105,10 @@ pub(crate) async fn classify(
 /// As [`offline`]; the check's observer hears of what the guest logs, and of what is denied.
 fn observed(
     engine: &GuestEngine,
-    capability: &Capability,
+    world: (&Capability, &OpenFolders),
     check: &InputCheck<'_>,
 ) -> wasmtime::Result<Store<StoreState>> {
     let egress = Egress::barred(Arc::clone(&check.observer));
     let heard = (Arc::clone(&check.observer), egress);
-    without_network(engine, capability, check.limits, check.cancellation, heard)
+    without_network(engine, world, check.limits, check.cancellation, heard)
 }

@@ -10,6 +10,7 @@ mod beneath;
 mod denial;
 mod listing;
 mod open;
+mod own;
 mod path_target;
 mod pooled;
 mod quota;
@@ -40,6 +41,7 @@ use self::quota::FileQuota;
 use self::stream::{FileSource, MeteredOutput, STREAM_BYTES};
 use super::limiter::{Limiter, MemoryCharge};
 use super::locked;
+use super::own_files::OpenFolders;
 use super::state::StoreState;
 use super::trap::CallDenial;
 
@@ -51,6 +53,8 @@ pub(super) struct FileRules {
     denials: DeniedPaths,
     pub(super) quota: FileQuota,
     places: Vec<(PathBuf, String)>,
+    /// Of the component. They are not removed while a file operation of the call may go on.
+    own: OpenFolders,
     touched: Mutex<TouchList>,
     /// The error of the guest's last operation.
     failed: Mutex<Option<&'static str>>,
@@ -70,6 +74,7 @@ impl FileRules {
             places: (capability.mounts.iter())
                 .map(|mount| (mount.host.clone(), mount.guest.clone()))
                 .collect(),
+            own: OpenFolders::default(),
             touched: Mutex::default(),
             failed: Mutex::default(),
         }
@@ -231,7 +236,7 @@ impl PolicyFsView<'_> {
     ) -> FsResult<Fd> {
         self.rules.quota.room_to_open()?;
         let cut = self.size_before_cut(&fd, path_flags, &path, open).await;
-        let opened = if self.denials().is_empty() {
+        let opened = if self.is_free(&fd)? {
             if open.contains(OpenFlags::CREATE) {
                 self.count_new(&fd, path_flags, &path).await?;
             }
@@ -252,7 +257,7 @@ impl PolicyFsView<'_> {
         path_flags: PathFlags,
         path: String,
     ) -> FsResult<types::DescriptorStat> {
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             return self.plain.stat_at(fd, path_flags, path).await;
         }
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
@@ -282,7 +287,7 @@ impl PolicyFsView<'_> {
         path_flags: PathFlags,
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             return self.plain.metadata_hash_at(fd, path_flags, path).await;
         }
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
@@ -323,13 +328,13 @@ impl PolicyFsView<'_> {
         modified: types::NewTimestamp,
     ) -> FsResult<()> {
         let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
-        if self.denials().is_empty() && !follow {
+        if self.is_free(&fd)? && !follow {
             return self
                 .plain
                 .set_times_at(fd, path_flags, path, accessed, modified)
                 .await;
         }
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             // wasmtime-wasi would open the file for that, and block until the other end of a FIFO is opened.
             let opened = self.open_to_change(fd, path).await?;
             return self
@@ -367,7 +372,7 @@ impl PolicyFsView<'_> {
         new_path: String,
     ) -> FsResult<()> {
         self.rules.quota.file()?;
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             return self
                 .plain
                 .link_at(fd, path_flags, old_path, new_fd, new_path)
@@ -395,7 +400,7 @@ impl PolicyFsView<'_> {
         new_fd: Fd,
         new_path: String,
     ) -> FsResult<()> {
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             return self.plain.rename_at(fd, old_path, new_fd, new_path).await;
         }
         let (old, new) = self
@@ -418,7 +423,7 @@ impl PolicyFsView<'_> {
 
     async fn symlink_at(&mut self, fd: Fd, target: String, path: String) -> FsResult<()> {
         self.rules.quota.file()?;
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             return self.plain.symlink_at(fd, target, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;
@@ -429,7 +434,7 @@ impl PolicyFsView<'_> {
     }
 
     async fn readlink_at(&mut self, fd: Fd, path: String) -> FsResult<String> {
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             return self.plain.readlink_at(fd, path).await;
         }
         self.check(&fd, &path, false, false).await?;
@@ -446,7 +451,7 @@ impl PolicyFsView<'_> {
 
     async fn create_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
         self.rules.quota.file()?;
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             return self.plain.create_directory_at(fd, path).await;
         }
         self.check(&fd, &path, false, true).await?;
@@ -463,7 +468,7 @@ impl PolicyFsView<'_> {
     }
 
     async fn remove_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             // A slash at the end names the same folder, and wasmtime-wasi refuses it.
             let name = Some(path.trim_end_matches('/')).filter(|name| !name.is_empty());
             let path = name.map(str::to_owned).unwrap_or(path);
@@ -477,7 +482,7 @@ impl PolicyFsView<'_> {
     }
 
     async fn unlink_file_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
-        if self.denials().is_empty() {
+        if self.is_free(&fd)? {
             return self.plain.unlink_file_at(fd, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;

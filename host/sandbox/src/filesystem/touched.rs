@@ -37,12 +37,16 @@ impl FileRules {
 impl PolicyFsView<'_> {
     pub(super) fn touched(&self, how: Touch, fd: &Fd, path: &str) {
         let Ok(folder) = self.handle(fd) else { return };
+        *locked(&self.rules.failed) = None;
+        // They are no one's but the component's.
+        if self.is_own(fd).unwrap_or(false) {
+            return;
+        }
         let base = real_path(folder)
             .ok()
             .and_then(|host| self.rules.shown(&host));
         let what = plain(&base.unwrap_or_default(), path);
         locked(&self.rules.touched).note(how, what);
-        *locked(&self.rules.failed) = None;
     }
 
     /// Opening a folder does nothing to it.

@@ -14,7 +14,7 @@ use toolcell_spec::{ErrorCode, Refusal};
 use wasm_encoder::{CustomSection, Section};
 
 use crate::Sandbox;
-use crate::own_files::{FilesArchive, Room, zip};
+use crate::own_files::archive::{FilesArchive, Room, zip};
 
 const NAMESPACE: &str = "python";
 

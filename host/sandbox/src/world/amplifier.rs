@@ -86,14 +86,10 @@ impl ComponentWorld for AmplifierWorld {
     fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let FirstLoad {
-                engine,
-                imports,
-                limits,
-                namespace,
-                ..
+                imports, namespace, ..
             } = examined;
             let work = async |store: &mut Store<StoreState>| self.get_spec(store).await;
-            let spec = call::examine(engine, limits, work).await?;
+            let spec = call::examine(examined, work).await?;
             declared(&spec, imports)
                 .map(|tool| toolkit(namespace.unwrap_or(NAMESPACE), &[tool], &[]))
         })

@@ -28,6 +28,7 @@ use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
 use super::component::{OptionalExports, TOOL_CONTRACT};
 use super::engine::GuestEngine;
 use super::linking;
+use super::own_files::OpenFolders;
 use super::state::StoreState;
 use super::wasi::CommandInput;
 
@@ -59,6 +60,7 @@ pub(super) struct FirstLoad<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) imports: &'a [String],
     pub(super) limits: &'a Limits,
+    pub(super) own_files: &'a OpenFolders,
     /// Written into the component, in worlds other than plain functions.
     pub(super) namespace: Option<&'a str>,
 }

@@ -68,15 +68,12 @@ impl ToolWorld {
 }
 
 impl ComponentWorld for ToolWorld {
-    fn describe<'a>(
-        &'a self,
-        FirstLoad { engine, limits, .. }: FirstLoad<'a>,
-    ) -> BoxFuture<'a, Result<String, Refusal>> {
+    fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         let work = async |store: &mut Store<StoreState>| {
             let guest = self.tool.instantiate_async(&mut *store).await?;
             guest.toolcell_tool_guest().call_describe(store).await
         };
-        Box::pin(call::examine(engine, limits, work))
+        Box::pin(call::examine(examined, work))
     }
 
     fn invoke<'a>(

@@ -18,7 +18,7 @@ struct FileSection<'a> {
     id: u8,
     whole: &'a [u8],
     content: &'a [u8],
-    custom: Option<(&'a [u8], &'a [u8])>,
+    custom: Option<NamedContent<'a>>,
 }
 
 /// `None` if the component has no such section. Fails on a damaged file, two such sections, or one larger than
@@ -50,10 +50,51 @@ pub fn custom<'a>(component: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, S
     bounded(name, found.map_or(0, <[u8]>::len)).map(|()| found)
 }
 
+/// A name, and what the section of that name has.
+pub type NamedContent<'a> = (&'a [u8], &'a [u8]);
+
+/// The custom sections whose names begin with `start`, of any size, in their order: the rest of each name, and the content.
+/// Fails on a damaged file, and on more than `count_max` of them.
+///
+/// ```
+/// use toolcell_spec::dialect::sections::{customs, with_large_custom};
+///
+/// let component = with_large_custom(b"\0asm\x0d\0\x01\0", "note:a", b"made today")?;
+/// assert_eq!(customs(&component, "note:", 1)?, [(&b"a"[..], &b"made today"[..])]);
+/// assert!(customs(&component, "note:", 0).is_err());
+/// # Ok::<(), String>(())
+/// ```
+pub fn customs<'a>(
+    component: &'a [u8],
+    start: &str,
+    count_max: usize,
+) -> Result<Vec<NamedContent<'a>>, String> {
+    let mut found = Vec::new();
+    for section in sections(component)? {
+        let Some((name, content)) = section?.custom else {
+            continue;
+        };
+        if let Some(rest) = name.strip_prefix(start.as_bytes()) {
+            if found.len() >= count_max {
+                return Err(format!(
+                    "the component has more than {count_max} custom sections `{start}..`"
+                ));
+            }
+            found.push((rest, content));
+        }
+    }
+    Ok(found)
+}
+
 /// Makes `content` the only custom section `name` of a copy. Fails on a damaged file, or a section larger than
 /// [`SECTION_BYTES_MAX`].
 pub fn with_custom(component: &[u8], name: &str, content: &[u8]) -> Result<Vec<u8>, String> {
     bounded(name, content.len())?;
+    with_large_custom(component, name, content)
+}
+
+/// Does what [`with_custom`] does with a section of any size.
+pub fn with_large_custom(component: &[u8], name: &str, content: &[u8]) -> Result<Vec<u8>, String> {
     let mut copy = Vec::with_capacity(component.len() + content.len() + name.len() + 16);
     copy.extend_from_slice(component.get(..HEADER_BYTES).ok_or(NOT_READABLE)?);
     for section in sections(component)? {
@@ -195,8 +236,8 @@ fn push_number(bytes: &mut Vec<u8>, mut value: usize) {
 #[cfg(test)]
 mod tests {
     use super::{
-        NOT_READABLE, SECTION_BYTES_MAX, component_name, custom, module_name, own_module_name,
-        with_custom,
+        NOT_READABLE, SECTION_BYTES_MAX, component_name, custom, customs, module_name,
+        own_module_name, with_custom, with_large_custom,
     };
 
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
@@ -253,6 +294,24 @@ mod tests {
         foreign.extend([0, 0x83, 0x80, 0x40, 1, b'a']);
         foreign.extend(&large);
         assert!(custom(&foreign, "a").unwrap_err().contains("1048577 bytes"));
+    }
+
+    #[test]
+    fn sections_of_one_kind_are_found_whatever_their_size_and_only_outside_of_modules() {
+        let large = vec![7; SECTION_BYTES_MAX + 1];
+        let inner = with_custom(b"\0asm\x01\0\0\0", "files:in", b"").unwrap();
+        let module = [&[1, u8::try_from(inner.len()).unwrap()], &inner[..]].concat();
+        let one = with_large_custom(&[EMPTY, &module].concat(), "files:b", &large).unwrap();
+        let two = with_large_custom(&one, "other", b"").unwrap();
+        let three = with_large_custom(&two, "files:a", b"small").unwrap();
+        let found = customs(&three, "files:", 2).unwrap();
+        assert_eq!(found, [(&b"b"[..], &large[..]), (&b"a"[..], &b"small"[..])]);
+        let refused = customs(&three, "files:", 1).unwrap_err();
+        assert!(refused.contains("more than 1 custom sections"), "{refused}");
+        assert_eq!(
+            customs(&three[..20], "files:", 2).unwrap_err(),
+            NOT_READABLE
+        );
     }
 
     #[test]

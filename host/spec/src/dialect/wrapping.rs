@@ -1,5 +1,6 @@
-//! The custom section `toolcell:profile`, in which `toolcell wrap` writes what a component of plain functions does not
-//! say of itself. It informs and narrows; grants decide.
+//! What `toolcell wrap` writes into a component. The custom section `toolcell:profile` has what a component of plain
+//! functions does not say of itself: it informs and narrows; grants decide. The sections `toolcell:files:` have files for
+//! its own calls.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,14 @@ use crate::{JSON_VALUES_MAX, SubjectKind, read_unique_json};
 pub const PROFILE_SECTION: &str = "toolcell:profile";
 /// Documentation of a WIT package, as other tools write it.
 pub const DOCS_SECTION: &str = "package-docs";
+/// The path of a folder of its own, as the component sees it, follows. The content is a ZIP archive.
+pub const FILES_SECTION: &str = "toolcell:files:";
+/// Folders of its own that a component may have.
+pub const OWN_FOLDERS_MAX: usize = 8;
+/// In bytes, of all files in them, unpacked: ten times what a Python with its standard library takes.
+pub const OWN_FILES_BYTES_MAX: u64 = 1 << 30;
+/// Files and folders in them.
+pub const OWN_FILES_MAX: u64 = 100_000;
 
 /// The section, as JSON.
 ///

@@ -1,7 +1,6 @@
 //! `toolcell bundle`: an MCP bundle, which desktop clients install by opening it.
 
 mod manifest;
-mod zip;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -23,11 +22,11 @@ use toolcell_spec::{LoadingState, Refusal};
 use toolcell_system::component_file::read_component;
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
-use self::zip::Entry;
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{GrantOptions, LimitOptions};
 use super::serving::{self, NamedTool};
 use super::target;
+use super::zip::{self, Entry};
 use super::{show, wrap};
 
 /// In bytes: a build with debug information has 200 MiB.

@@ -121,6 +121,18 @@ fn for_people(
         };
         overview::render(tool, &called, columns, tool.is_enabled_with(features))
     });
+    let mut shown: Vec<String> = shown.collect();
+    shown.extend(own_files(loaded));
     // What a tool says of itself could act on the terminal.
-    show::printable(&shown.collect::<Vec<_>>().join("\n"), true)
+    show::printable(&shown.join("\n"), true)
+}
+
+/// `None` if it has none.
+fn own_files(loaded: &ComponentTools) -> Option<String> {
+    let row = |(guest, files, bytes): (&str, u64, u64)| {
+        let files = show::counted(files, "file");
+        format!("  {guest}, {files}, {}\n", show::counted(bytes, "byte"))
+    };
+    let rows: String = loaded.own_files().into_iter().map(row).collect();
+    (!rows.is_empty()).then(|| format!("files of its own, which its calls can read:\n{rows}"))
 }

@@ -54,7 +54,7 @@ fn deny(
 
 #[cfg(test)]
 mod tests {
-    use toolcell_policy::Limits;
+    use toolcell_policy::{Capability, Limits};
     use wasmtime::component::{Component, Linker};
 
     use super::{link_consent, link_credentials};
@@ -100,7 +100,9 @@ mod tests {
         let mut linker = Linker::new(engine.wasmtime());
         link_consent(&mut linker).unwrap();
         link_credentials(&mut linker).unwrap();
-        let mut store = call::empty_world(engine, &Limits::default(), &crate::never()).unwrap();
+        let limits = Limits::default();
+        let mut store =
+            call::offline(engine, &Capability::default(), &limits, &crate::never()).unwrap();
         let meter = store.data().limiter.meter();
         let (answer,) = {
             let work = std::pin::pin!(async {

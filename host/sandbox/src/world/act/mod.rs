@@ -137,18 +137,14 @@ where
 
 impl ComponentWorld for ActWorld {
     /// Combines `list-tools`, in an empty world, with the section `act:component`.
-    fn describe<'a>(
-        &'a self,
-        FirstLoad {
-            engine,
-            bytes,
-            imports,
-            limits,
-            namespace,
-            ..
-        }: FirstLoad<'a>,
-    ) -> BoxFuture<'a, Result<String, Refusal>> {
+    fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
+            let FirstLoad {
+                bytes,
+                imports,
+                namespace,
+                ..
+            } = examined;
             let unreadable = |why: String| Refusal::new(ErrorCode::DescriptionInvalid, why);
             let section = sections::custom(bytes, section::NAME).map_err(unreadable)?;
             let section = section
@@ -161,7 +157,7 @@ impl ComponentWorld for ActWorld {
                     .get_typed_func::<ListParams<'_>, ListResults>(&mut *store, &self.list_tools)?;
                 list_tools.call_async(store, (&[],)).await
             };
-            let (listed,) = call::examine(engine, limits, work).await?;
+            let (listed,) = call::examine(examined, work).await?;
             let tools = listed.map_err(|error| {
                 let why = format!("{}: {}", error.kind, error.message.into_text());
                 let why = call::cut(why, call::MESSAGE_CHARS_MAX);

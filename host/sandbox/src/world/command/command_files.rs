@@ -311,6 +311,7 @@ mod tests {
     use crate::call::NullObserver;
     use crate::egress::Egress;
     use crate::nondeterminism::NondeterminismSources;
+    use crate::own_files::OpenFolders;
     use crate::wasi::WasiInputs;
 
     fn left(root: &Path, name: &str, given: &[(&str, &[u8])]) -> LeftFile {
@@ -441,9 +442,11 @@ mod tests {
         };
         let limits = Limits::default();
         let sources = NondeterminismSources::default();
+        let own_files = OpenFolders::default();
         let setup = WasiInputs {
             room: None,
             capability: &capability,
+            own_files: &own_files,
             scratch_dir: parent.path(),
             sources: &sources,
             process: None,

@@ -50,7 +50,7 @@ impl NearWorld {
             let schema = guest.call_schema(&mut *store).await?;
             Ok((schema, guest.call_description(store).await?))
         };
-        call::examine(examined.engine, examined.limits, work).await
+        call::examine(examined, work).await
     }
 }
 
