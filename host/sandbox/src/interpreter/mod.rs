@@ -15,6 +15,7 @@ use wasm_encoder::{CustomSection, Section};
 
 use crate::Sandbox;
 use crate::own_files::archive::{FilesArchive, Room, zip};
+use crate::scratch::ScratchFolder;
 
 const NAMESPACE: &str = "python";
 
@@ -24,10 +25,10 @@ pub struct Interpreter<'a> {
     pub module: &'a [u8],
     /// A ZIP archive of compiled modules of Python.
     pub library: &'a [u8],
+    /// The folder where it looks for them.
+    pub place: &'a str,
 }
 
-/// Where an interpreter looks for its library: `/usr/local/lib/python3XX.zip`.
-const LIBRARY: &[u8] = b"/usr/local/lib/python3";
 /// An archive in the library, of which matplotlib reads files.
 const DATA: &str = "matplotlib/mpl-data";
 const SNIPPET: &str = include_str!("../../../../example-tools/python/snippet.py");
@@ -47,7 +48,7 @@ impl Sandbox {
         let module = start::exporting(given.module).map_err(refused)?;
         let starting = StartingModule::new(&module).map_err(refused)?;
         let (engine, compiled) = self.loader.module(&starting.bytes).await?;
-        let folder = tempfile::tempdir_in(engine.scratch_dir())
+        let folder = ScratchFolder::make(engine.scratch_dir())
             .map_err(|error| Refusal::host_fault(format!("cannot unpack the library: {error}")))?;
         let library = Library::unpack(given, folder.path()).map_err(refused)?;
         let temporary = folder.path().join("tmp");
@@ -73,17 +74,20 @@ struct Library<'a> {
 
 impl<'a> Library<'a> {
     fn unpack(given: &Interpreter<'a>, into: &Path) -> anyhow::Result<Self> {
-        let place = library_of(given.module).context("it names no place of its library")?;
         let library = into.join("library");
         unpack(given.library, &library)?;
         let packed = std::fs::read(library.join(DATA).with_extension("zip"))
             .context("its library has no data of matplotlib")?;
         let data = into.join("data");
         unpack(&packed, &data)?;
-        let data_place = format!("{place}/{DATA}");
+        let data_place = format!("{}/{DATA}", given.place);
         Ok(Self {
             parts: [
-                (place, Cow::Borrowed(given.library), library),
+                (
+                    given.place.to_owned(),
+                    Cow::Borrowed(given.library),
+                    library,
+                ),
                 (data_place, Cow::Owned(packed), data),
             ],
         })
@@ -115,21 +119,6 @@ fn unpack(archive: &[u8], into: &Path) -> anyhow::Result<()> {
     let zip = zip(archive).map_err(anyhow::Error::msg)?;
     let archive = FilesArchive::read(&zip, &mut Room::default()).map_err(anyhow::Error::msg)?;
     Ok(archive.unpack(into)?)
-}
-
-fn library_of(module: &[u8]) -> Option<String> {
-    let at = memmem(module, LIBRARY)?;
-    let place = module
-        .get(at..)?
-        .iter()
-        .take_while(|byte| byte.is_ascii_graphic());
-    let place: String = place.map(|byte| char::from(*byte)).collect();
-    let end = place.find(".zip")?;
-    Some(place.get(..end + ".zip".len())?.to_owned())
-}
-
-fn memmem(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|part| part == wanted)
 }
 
 /// Modules that a call needs, and what it imports.

@@ -1,15 +1,17 @@
 //! Starts an interpreter without any grants, and keeps its memory and variables as a new module.
 
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use toolcell_policy::Limits;
 use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
 use wasm_encoder::{ExportKind, ExportSection, Module, RawSection};
 use wasmparser::{KnownCustom, Name, Parser, Payload, ValType};
-use wasmtime::{Instance, Linker, Store, StoreLimits, StoreLimitsBuilder, Val};
+use wasmtime::{Instance, Linker, Store, Val};
 use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock};
 use wasmtime_wasi::p1::{self, WasiP1Ctx};
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
@@ -17,6 +19,7 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, Wizer};
 
 use crate::engine::GuestEngine;
+use crate::limiter::{Limiter, charging};
 
 /// The folders that the C library found at the start are not those of a call.
 const FORGET_FOLDERS: &str = "__wasilibc_reset_preopens";
@@ -24,7 +27,7 @@ const FORGET_FOLDERS: &str = "__wasilibc_reset_preopens";
 pub(super) const DOOR: (&str, &str) = ("host", "call");
 pub(super) const NO_HOST: i32 = -1;
 
-const MEMORY_BYTES_MAX: usize = 1 << 30;
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
 const TICKS_MAX: u64 = 120_000;
 const SAID_BYTES_MAX: usize = 8 << 10;
 
@@ -64,15 +67,18 @@ impl<'a> StartingModule<'a> {
         let _running = engine.running();
         let said = MemoryOutputPipe::new(SAID_BYTES_MAX);
         let mut store = Store::new(engine.wasmtime(), starting(start, &said)?);
-        store.limiter(|state| &mut state.limits);
+        store.limiter(|state| &mut state.limiter);
         store.set_fuel(u64::MAX)?;
         store.set_epoch_deadline(TICKS_MAX);
         let mut linker = Linker::new(engine.wasmtime());
         p1::add_to_linker_async(&mut linker, |state: &mut Starting| &mut state.wasi)?;
         let (from, name) = DOOR;
         linker.func_wrap(from, name, |_: i32, _: i32, _: i32, _: i32| NO_HOST)?;
-        let instance = linker.instantiate_async(&mut store, module).await?;
-        let ran = run(&mut store, &instance, start.source).await;
+        let meter = store.data().limiter.meter();
+        let begun = charging(meter, pin!(linker.instantiate_async(&mut store, module))).await;
+        let instance = begun?;
+        let meter = store.data().limiter.meter();
+        let ran = charging(meter, pin!(run(&mut store, &instance, start.source))).await;
         let status = ran.with_context(|| String::from_utf8_lossy(&said.contents()).into_owned())?;
         if status != 0 {
             let said = String::from_utf8_lossy(&said.contents()).trim().to_owned();
@@ -88,7 +94,7 @@ impl<'a> StartingModule<'a> {
 
 struct Starting {
     wasi: WasiP1Ctx,
-    limits: StoreLimits,
+    limiter: Limiter,
 }
 
 /// Its clocks and random numbers are always the same, so that the same package makes the same component everywhere.
@@ -112,9 +118,10 @@ fn starting(start: &Start<'_>, said: &MemoryOutputPipe) -> anyhow::Result<Starti
         .allow_udp(false);
     Ok(Starting {
         wasi: builder.build_p1(),
-        limits: StoreLimitsBuilder::new()
-            .memory_size(MEMORY_BYTES_MAX)
-            .build(),
+        limiter: Limiter::new(&Limits {
+            memory_bytes: MEMORY_BYTES_MAX,
+            ..Limits::default()
+        }),
     })
 }
 

@@ -35,14 +35,15 @@ pub(in crate::command) fn sources(
 /// Each in a host of its own, which has loaded nothing.
 fn interpreters(home: &Home) -> InterpreterMaker {
     let home = home.clone();
-    Box::new(move |InterpreterParts { module, library }| {
+    Box::new(move |parts: InterpreterParts| {
         let home = home.clone();
         Box::pin(async move {
             let host = target::loading_host(&home)
                 .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
             host.interpreter(&Interpreter {
-                module: &module,
-                library: &library,
+                module: &parts.module,
+                library: &parts.library,
+                place: &parts.place,
             })
             .await
         })
