@@ -9,7 +9,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host, Listener, Request};
@@ -490,10 +490,21 @@ pub(super) async fn resume(
     kept: &StoredApproval,
     request: Request,
 ) -> Called {
-    let held = journal
-        .hold(kept.invocation.invocation_id, Role::Runner)
-        .unwrap()
-        .unwrap();
+    let began = Instant::now();
+    let held = loop {
+        // A thread may still write for the call that was dropped, which holds it until then.
+        match journal
+            .hold(kept.invocation.invocation_id, Role::Runner)
+            .unwrap()
+        {
+            Some(held) => break held,
+            None => assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "the call is still held"
+            ),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
     let called = Called(host.resume(request, kept, held).await.unwrap());
     crate::support::check_record(&called.record());
     called
@@ -532,10 +543,21 @@ async fn a_call_goes_on_where_it_was_with_what_hooks_made_of_its_input() {
 async fn two_who_go_on_at_once_are_one_run() {
     let (_guard, folder) = place();
     let (host, journal, kept) = approved(&folder, "agent:7").await;
-    let held = journal
-        .hold(kept.invocation.invocation_id, Role::Runner)
-        .unwrap()
-        .unwrap();
+    let began = Instant::now();
+    let held = loop {
+        // A thread may still write for the call that was dropped, which holds it until then.
+        match journal
+            .hold(kept.invocation.invocation_id, Role::Runner)
+            .unwrap()
+        {
+            Some(held) => break held,
+            None => assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "the call is still held"
+            ),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
     assert!(
         journal
             .hold(kept.invocation.invocation_id, Role::Runner)
