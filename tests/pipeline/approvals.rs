@@ -9,7 +9,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host, Listener, Request};
@@ -493,9 +493,15 @@ pub(super) async fn resume(
     let began = Instant::now();
     let held = loop {
         // A thread may still write for the call that was dropped, which holds it until then.
-        match journal.hold(kept.invocation.invocation_id, Role::Runner).unwrap() {
+        match journal
+            .hold(kept.invocation.invocation_id, Role::Runner)
+            .unwrap()
+        {
             Some(held) => break held,
-            None => assert!(began.elapsed() < Duration::from_secs(30), "the call is still held"),
+            None => assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "the call is still held"
+            ),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
@@ -540,9 +546,15 @@ async fn two_who_go_on_at_once_are_one_run() {
     let began = Instant::now();
     let held = loop {
         // A thread may still write for the call that was dropped, which holds it until then.
-        match journal.hold(kept.invocation.invocation_id, Role::Runner).unwrap() {
+        match journal
+            .hold(kept.invocation.invocation_id, Role::Runner)
+            .unwrap()
+        {
             Some(held) => break held,
-            None => assert!(began.elapsed() < Duration::from_secs(30), "the call is still held"),
+            None => assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "the call is still held"
+            ),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     };

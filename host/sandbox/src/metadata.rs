@@ -20,7 +20,9 @@ const INSTANCE_BYTES: u64 = 128;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TooMuch {
-    #[error("a part of it has more globals, imports, exports and function references than {0} bytes hold")]
+    #[error(
+        "a part of it has more globals, imports, exports and function references than {0} bytes hold"
+    )]
     Part(u64),
     #[error(
         "the components in it have more instances, functions and resources than {max} bytes hold, or instantiate a component \
