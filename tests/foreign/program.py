@@ -13,7 +13,7 @@ TOOLCELL = os.environ["TOOLCELL"]
 
 def run(*arguments: str, code: int = 0, **options: Any) -> str:
     ran = subprocess.run(arguments, capture_output=True, text=True, timeout=600, **options)
-    assert ran.returncode == code, ran
+    assert ran.returncode == code, (ran.returncode, ran.args, ran.stdout[:3000], ran.stderr[:3000])
     return ran.stdout
 
 

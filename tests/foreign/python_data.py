@@ -95,7 +95,7 @@ def fails(folder: Path) -> None:
         ("import socket\nsocket.create_connection(('127.0.0.1', 1))", [], "partial_failure"),
         (f"open({str(folder / 'in.csv')!r})", [], "partial_failure"),
         ("open('/usr/local/lib/x', 'w')", [], "partial_failure"),
-        ("import os\nos._exit(3)", [], "partial_failure"),
+        ("import os\nos._exit(3)", [], "execution_failed"),
     ]:
         record = called(code, *options, status=4 if expected == "timeout" else 1)
         assert record["error"]["error_class"] == expected, (code, record["error"])

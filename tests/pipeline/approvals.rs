@@ -17,7 +17,7 @@ use toolcell_engine::approval::{Approver, Prompt, Reply, Session};
 use toolcell_engine::pipeline::Background;
 use toolcell_executor::hook::{Hook, HookOutput, Registration};
 use toolcell_journal::{ApprovalRequest, History, StoredApproval};
-use toolcell_journal::{Journal, Role};
+use toolcell_journal::{Journal, Role, RoleLock};
 use toolcell_policy::Grants;
 use toolcell_spec::{AbortReason, ApprovalState, EventType, InvocationId, ToolEvent};
 
@@ -484,27 +484,29 @@ pub(super) fn again(folder: &Path, actor: &str) -> Request {
         .actor(actor.to_owned())
 }
 
+/// A thread may still write for the call that was dropped, which holds it until then.
+async fn held(journal: &Journal, kept: &StoredApproval) -> RoleLock {
+    let began = Instant::now();
+    loop {
+        let id = kept.invocation.invocation_id;
+        if let Some(held) = journal.hold(id, Role::Runner).unwrap() {
+            return held;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "it is still held"
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 pub(super) async fn resume(
     host: &Host,
     journal: &Journal,
     kept: &StoredApproval,
     request: Request,
 ) -> Called {
-    let began = Instant::now();
-    let held = loop {
-        // A thread may still write for the call that was dropped, which holds it until then.
-        match journal
-            .hold(kept.invocation.invocation_id, Role::Runner)
-            .unwrap()
-        {
-            Some(held) => break held,
-            None => assert!(
-                began.elapsed() < Duration::from_secs(30),
-                "the call is still held"
-            ),
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    };
+    let held = held(journal, kept).await;
     let called = Called(host.resume(request, kept, held).await.unwrap());
     crate::support::check_record(&called.record());
     called
@@ -543,21 +545,7 @@ async fn a_call_goes_on_where_it_was_with_what_hooks_made_of_its_input() {
 async fn two_who_go_on_at_once_are_one_run() {
     let (_guard, folder) = place();
     let (host, journal, kept) = approved(&folder, "agent:7").await;
-    let began = Instant::now();
-    let held = loop {
-        // A thread may still write for the call that was dropped, which holds it until then.
-        match journal
-            .hold(kept.invocation.invocation_id, Role::Runner)
-            .unwrap()
-        {
-            Some(held) => break held,
-            None => assert!(
-                began.elapsed() < Duration::from_secs(30),
-                "the call is still held"
-            ),
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    };
+    let held = held(&journal, &kept).await;
     assert!(
         journal
             .hold(kept.invocation.invocation_id, Role::Runner)

@@ -68,13 +68,24 @@ impl Host {
         HostBuilder::in_memory()
     }
 
-    /// Makes a component of the interpreter in a package, which takes minutes. Nothing is loaded.
+    /// Makes a component of an interpreter: its module, the archive of its library, and the folder where it looks for that.
+    /// It takes minutes, and nothing is loaded.
     ///
     /// # Errors
     ///
     /// Those of [`Sandbox::interpreter`](toolcell_sandbox::Sandbox::interpreter).
-    pub async fn interpreter(&self, parts: &Interpreter<'_>) -> Result<Vec<u8>, Refusal> {
-        self.sandbox.interpreter(parts).await
+    pub async fn interpreter(
+        &self,
+        module: &[u8],
+        library: &[u8],
+        place: &str,
+    ) -> Result<Vec<u8>, Refusal> {
+        let given = Interpreter {
+            module,
+            library,
+            place,
+        };
+        self.sandbox.interpreter(&given).await
     }
 
     /// Loads a component, and puts its tools into the catalog. Loading it again changes nothing.

@@ -56,7 +56,7 @@ pub use toolcell_policy::secret::{SecretValue, Secrets};
 pub use toolcell_policy::{
     GrantWord, Grants, Limits, NetworkLimits, Policy, Provenance, Rule, RuleWords,
 };
-pub use toolcell_sandbox::{Interpreter, NetworkSettings, Resolver};
+pub use toolcell_sandbox::{NetworkSettings, Resolver};
 pub use toolcell_spec::{
     AbortReason, CallRecord, Content, ErrorClass, ErrorCode, EventType, Finding, HookEvent,
     InputResponse, InterruptBehavior, InvocationId, Mode, OutputError, OutputRetention, Refusal,

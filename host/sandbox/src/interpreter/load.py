@@ -1,4 +1,5 @@
 import builtins
+import gc
 import types
 
 
@@ -8,5 +9,8 @@ def load(modules):
         sys.modules[name] = module
         exec(compile(source, f"{name}.py", "exec"), module.__dict__)
     builtins._toolcell_call = sys.modules["_toolcell_call"].main
+    # What is there now stays: a call that collects would look at all of it, and copy its pages.
+    gc.collect()
+    gc.freeze()
 
 

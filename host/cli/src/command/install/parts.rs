@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use toolcell::{Home, Interpreter, Refusal};
+use toolcell::{Home, Refusal};
 use toolcell_config::configured_registry;
 use toolcell_install::local::LocalSource;
 use toolcell_install::obtain::{ComponentSources, InterpreterMaker};
@@ -40,12 +40,8 @@ fn interpreters(home: &Home) -> InterpreterMaker {
         Box::pin(async move {
             let host = target::loading_host(&home)
                 .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-            host.interpreter(&Interpreter {
-                module: &parts.module,
-                library: &parts.library,
-                place: &parts.place,
-            })
-            .await
+            host.interpreter(&parts.module, &parts.library, &parts.place)
+                .await
         })
     })
 }

@@ -44,13 +44,9 @@ pub(super) fn outcome(
     made: CommandFiles,
 ) -> Outcome {
     let failed = (status != 0).then(|| exited(status, &stderr));
-    let printed: Printed = match (serde_json::from_slice(&stdout), &failed) {
-        (Ok(printed), _) => printed,
-        (Err(_), Some(_)) => Printed {
-            structured: Map::new(),
-            content: Vec::new(),
-            error: None,
-        },
+    let (printed, failed) = match (serde_json::from_slice::<Printed>(&stdout), failed) {
+        (Ok(printed), failed) => (printed, failed),
+        (Err(_), Some(failed)) => return Outcome::Failure(failed),
         (Err(error), None) => {
             let message = format!("the command did not print the JSON of an answer: {error}");
             let code = ErrorCode::ContentInvalid.as_str();
@@ -107,14 +103,10 @@ mod tests {
         };
         assert_eq!(partial.error.code, "exit_3");
         assert!(partial.output.structured.unwrap().contains(r#""n":1"#));
-        let Outcome::Partial(partial) = printed(1, "text") else {
+        let Outcome::Failure(error) = printed(1, "text") else {
             panic!()
         };
-        assert!(
-            partial.error.message.ends_with(": why"),
-            "{}",
-            partial.error.message
-        );
+        assert!(error.message.ends_with(": why"), "{}", error.message);
         for text in ["", "text", "[]", r#"{"other": 1}"#, r#"{"structured": 1}"#] {
             assert!(matches!(printed(0, text), Outcome::Failure(_)), "{text}");
         }
