@@ -1,6 +1,7 @@
 //! Modules that throw exceptions, which one engine alone has.
 //!
-//! Promise: A call ends at its limits.
+//! Promise: Every call ends at its deadline.
+//! Promise: Memory of one call is bounded.
 
 use serde_json::json;
 use toolcell_spec::ErrorClass;

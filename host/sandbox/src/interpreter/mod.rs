@@ -51,14 +51,11 @@ impl Sandbox {
         let folder = ScratchFolder::make(engine.scratch_dir())
             .map_err(|error| Refusal::host_fault(format!("cannot unpack the library: {error}")))?;
         let library = Library::unpack(given, folder.path()).map_err(refused)?;
-        let temporary = folder.path().join("tmp");
         let made = async {
-            std::fs::create_dir(&temporary)?;
             let source = source()?;
             let start = Start {
                 source: &source,
                 folders: &library.folders(),
-                temporary: &temporary,
             };
             let started = starting.started(engine, &compiled, &start).await?;
             library.added_to(command::command(&started)?)

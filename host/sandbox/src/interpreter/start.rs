@@ -36,7 +36,6 @@ pub(super) struct Start<'a> {
     pub(super) source: &'a str,
     /// Folders, and where the interpreter sees them.
     pub(super) folders: &'a [(&'a Path, &'a str)],
-    pub(super) temporary: &'a Path,
 }
 
 /// The module with its variables and memory exported, so that they can be kept.
@@ -97,16 +96,14 @@ struct Starting {
     limiter: Limiter,
 }
 
-/// Its clocks and random numbers are always the same, so that the same package makes the same component everywhere.
+/// It can write nothing. Its clocks and random numbers are always the same, so that the same package makes the same component everywhere.
 fn starting(start: &Start<'_>, said: &MemoryOutputPipe) -> anyhow::Result<Starting> {
     let mut builder = WasiCtxBuilder::new();
     for (folder, guest) in start.folders {
         builder.preopened_dir(folder, guest, FsPerms::ReadOnly)?;
     }
     builder
-        .preopened_dir(start.temporary, "/tmp", FsPerms::ReadWrite)?
-        .env("TMPDIR", "/tmp")
-        .env("HOME", "/tmp")
+        .env("HOME", "/nowhere")
         .env("PYTHONTZPATH", "")
         .stderr(said.clone())
         .secure_random(ChaCha20Rng::from_seed([0; 32]))
