@@ -485,14 +485,14 @@ fn the_largest_component_is_what_the_user_says() {
 
     // The limit that holds without a setting can be raised, too.
     let large = folder.join("large.wasm");
-    // A custom section without a name, of 65 MiB and one byte, which LEB128 has in four.
+    // A custom section without a name, of 257 MiB and one byte, which LEB128 has in five.
     let mut padded = wat("echo");
-    padded.extend([0, 0x81, 0x80, 0xc0, 0x20]);
-    padded.resize(padded.len() + (65 << 20) + 1, 0);
+    padded.extend([0, 0x81, 0x80, 0xc0, 0x80, 0x01]);
+    padded.resize(padded.len() + (257 << 20) + 1, 0);
     std::fs::write(&large, padded).unwrap();
     let large = large.display().to_string();
     std::fs::remove_file(home.join("toolcell.toml")).unwrap();
     Toolcell::at(&home, ["describe", &large]).run().exits(4);
-    std::fs::write(home.join("toolcell.toml"), "[compile]\nsize = \"80MiB\"\n").unwrap();
+    std::fs::write(home.join("toolcell.toml"), "[compile]\nsize = \"300MiB\"\n").unwrap();
     Toolcell::at(&home, ["describe", &large]).run().exits(0);
 }

@@ -43,12 +43,14 @@ mod trust;
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::fixture;
+use crate::support::{fixture, scratch};
 use table::{ATTACKS, Attack};
 
 /// The environment variable that names the driver's attack.
@@ -72,6 +74,34 @@ fn the_first_set_ends_as_its_table_says() {
         println!("\n{REPORT}{}", arena::run(attack));
         return;
     }
+    first_set(&GUESTS.map(|guest| (arena::guest_variable(guest), fixture(guest))));
+}
+
+/// They run in the engine that has more features, and no pool.
+#[test]
+#[ignore = "an attack: just hostile, or cargo test -- --ignored"]
+fn the_first_set_ends_so_with_guests_that_have_exceptions() {
+    let (_guard, folder) = scratch();
+    let module = wat::parse_str("(module (tag (param i32)))").unwrap();
+    let throwing = |guest: &str| {
+        let mut component = std::fs::read(fixture(guest)).unwrap();
+        let section = [1, u8::try_from(module.len()).unwrap()];
+        component.extend([&section, &module[..]].concat());
+        let file = folder.join(guest).with_extension("wasm");
+        std::fs::write(&file, component).unwrap();
+        file
+    };
+    first_set(&GUESTS.map(|guest| (arena::guest_variable(guest), throwing(guest))));
+}
+
+/// By the variables that name their files to the driver.
+type GuestFiles = [(String, PathBuf)];
+
+/// One set at a time: each measures the whole machine.
+#[allow(clippy::print_stdout, reason = "it is a part of tests")]
+fn first_set(guests: &GuestFiles) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let chosen = std::env::var("TOOLCELL_ATTACKS").ok();
     let runs = std::env::var("TOOLCELL_ATTACK_RUNS").map_or(1, |runs| runs.parse().unwrap());
     let attacks: Vec<&Attack> = ATTACKS
@@ -94,7 +124,7 @@ fn the_first_set_ends_as_its_table_says() {
         "p99 in ms", "idle", "beside", "", "idle", "beside"
     );
     for attack in attacks {
-        let ran: Vec<Ran> = (0..runs).map(|_| run(attack)).collect();
+        let ran: Vec<Ran> = (0..runs).map(|_| run(attack, guests)).collect();
         let sound = ran.iter().filter(|ran| ran.wrong.is_empty()).count();
         let neighbours = Neighbours::of(&ran);
         if strict && !neighbours.is_promised() {
@@ -197,7 +227,7 @@ impl std::fmt::Display for Neighbours {
 }
 
 /// Runs `attack` once, in a separate process.
-fn run(attack: &Attack) -> Ran {
+fn run(attack: &Attack, guests: &GuestFiles) -> Ran {
     let secret = format!("s3cr3t/{:016x}+\"quoted\"", meters::random());
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -212,7 +242,7 @@ fn run(attack: &Attack) -> Ran {
         .env("RUST_BACKTRACE", "1")
         // As in the program: what is measured is memory in use, not the allocator's reserve.
         .env("MIMALLOC_PURGE_DELAY", "0")
-        .envs(GUESTS.map(|guest| (arena::guest_variable(guest), fixture(guest))))
+        .envs(guests.iter().map(|(variable, file)| (variable, file)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -145,7 +145,8 @@ async fn what_the_engine_keeps_of_an_instance_is_limited_in_both_engines() {
         (10_000, "", true),
         (10_000, "(type (stream u8))", true),
         (200_000, "", false),
-        (200_000, "(type (stream u8))", false),
+        (200_000, "(type (stream u8))", true),
+        (300_000, "(type (stream u8))", false),
     ] {
         let globals = "(global (mut i32) (i32.const 0))".repeat(count);
         let parts = format!(

@@ -82,7 +82,7 @@ fn an_interpreter_starts_once_and_each_call_begins_where_it_was_then() {
         let called = place
             .run(&["call", "python-data", "code=1", "--json"])
             .exits(0);
-        let structured = &called.json()["result"]["structured_content"];
+        let structured = &called.json()["structured_content"];
         // One turn at the start, four for the folders that it forgot then, and this one.
         assert_eq!(structured["stdout"], "6-", "{structured}");
     }

@@ -258,7 +258,7 @@ fn a_body_is_whole_and_bounded() {
     let endless = || {
         [
             &b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"[..],
-            &vec![0; (64 << 20) + 1][..],
+            &vec![0; (256 << 20) + 1][..],
         ]
         .concat()
     };

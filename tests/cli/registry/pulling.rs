@@ -170,7 +170,7 @@ fn a_component_that_is_too_large_is_refused_before_it_is_fetched() {
     let (registry, ..) = registry();
     let config = registry.put_blob("application/vnd.wasm.config.v0+json", b"{}");
     let layer =
-        json!({ "mediaType": "application/wasm", "digest": Digest::of(b"x"), "size": 65 << 20 });
+        json!({ "mediaType": "application/wasm", "digest": Digest::of(b"x"), "size": 257 << 20 });
     let manifest = json!({ "schemaVersion": 2, "config": config, "layers": [layer] });
     registry.put_manifest("me/large", "1", MANIFEST, manifest.to_string().as_bytes());
     let refusal = pull(&format!("{}/me/large:1", registry.host())).unwrap_err();

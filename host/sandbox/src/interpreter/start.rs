@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use toolcell_policy::Limits;
+use toolcell_spec::text::{Whitespace, visible};
 use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
 use wasm_encoder::{ExportKind, ExportSection, Module, RawSection};
 use wasmparser::{KnownCustom, Name, Parser, Payload, ValType};
@@ -28,8 +29,10 @@ pub(super) const DOOR: (&str, &str) = ("host", "call");
 pub(super) const NO_HOST: i32 = -1;
 
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
-const TICKS_MAX: u64 = 120_000;
+/// For code, and for sleep.
+const TIME_MAX: Duration = Duration::from_secs(120);
 const SAID_BYTES_MAX: usize = 8 << 10;
+const SAID_CHARS_MAX: usize = 300;
 
 /// What a snippet is started with.
 pub(super) struct Start<'a> {
@@ -68,20 +71,26 @@ impl<'a> StartingModule<'a> {
         let mut store = Store::new(engine.wasmtime(), starting(start, &said)?);
         store.limiter(|state| &mut state.limiter);
         store.set_fuel(u64::MAX)?;
-        store.set_epoch_deadline(TICKS_MAX);
+        // A tick is a millisecond.
+        store.set_epoch_deadline(u64::try_from(TIME_MAX.as_millis())?);
         let mut linker = Linker::new(engine.wasmtime());
-        p1::add_to_linker_async(&mut linker, |state: &mut Starting| &mut state.wasi)?;
+        p1::add_to_linker_async(&mut linker, |state: &mut StartState| &mut state.wasi)?;
         let (from, name) = DOOR;
         linker.func_wrap(from, name, |_: i32, _: i32, _: i32, _: i32| NO_HOST)?;
         let meter = store.data().limiter.meter();
         let begun = charging(meter, pin!(linker.instantiate_async(&mut store, module))).await;
         let instance = begun?;
         let meter = store.data().limiter.meter();
-        let ran = charging(meter, pin!(run(&mut store, &instance, start.source))).await;
-        let status = ran.with_context(|| String::from_utf8_lossy(&said.contents()).into_owned())?;
+        let ran = {
+            let running = pin!(run(&mut store, &instance, start.source));
+            tokio::time::timeout(TIME_MAX, charging(meter, running)).await
+        };
+        let said = || end_of(&said.contents());
+        let status = ran
+            .map_err(|_| anyhow!("it did not start in {} s", TIME_MAX.as_secs()))?
+            .with_context(said)?;
         if status != 0 {
-            let said = String::from_utf8_lossy(&said.contents()).trim().to_owned();
-            bail!("it ended with {status}: {said}");
+            bail!("it ended with {status}: {}", said());
         }
         let state = &mut StartedInstance {
             store: &mut store,
@@ -91,13 +100,22 @@ impl<'a> StartingModule<'a> {
     }
 }
 
-struct Starting {
+/// What it printed last, in one line without characters that act on a terminal.
+fn end_of(printed: &[u8]) -> String {
+    let text = String::from_utf8_lossy(printed);
+    let last = text.trim_end().rsplit('\n').next().unwrap_or_default();
+    let last: String = last.chars().take(SAID_CHARS_MAX).collect();
+    visible(&last, Whitespace::WrittenOut)
+}
+
+struct StartState {
     wasi: WasiP1Ctx,
     limiter: Limiter,
 }
 
-/// It can write nothing. Its clocks and random numbers are always the same, so that the same package makes the same component everywhere.
-fn starting(start: &Start<'_>, said: &MemoryOutputPipe) -> anyhow::Result<Starting> {
+/// It can write nothing. Its clocks and random numbers are always the same, so that the same package makes the same
+/// component everywhere.
+fn starting(start: &Start<'_>, said: &MemoryOutputPipe) -> anyhow::Result<StartState> {
     let mut builder = WasiCtxBuilder::new();
     for (folder, guest) in start.folders {
         builder.preopened_dir(folder, guest, FsPerms::ReadOnly)?;
@@ -113,7 +131,7 @@ fn starting(start: &Start<'_>, said: &MemoryOutputPipe) -> anyhow::Result<Starti
         .monotonic_clock(StoppedClock)
         .allow_tcp(false)
         .allow_udp(false);
-    Ok(Starting {
+    Ok(StartState {
         wasi: builder.build_p1(),
         limiter: Limiter::new(&Limits {
             memory_bytes: MEMORY_BYTES_MAX,
@@ -148,7 +166,7 @@ impl HostMonotonicClock for StoppedClock {
 }
 
 async fn run(
-    store: &mut Store<Starting>,
+    store: &mut Store<StartState>,
     instance: &Instance,
     source: &str,
 ) -> anyhow::Result<i32> {
@@ -169,7 +187,7 @@ async fn run(
 }
 
 struct StartedInstance<'a> {
-    store: &'a mut Store<Starting>,
+    store: &'a mut Store<StartState>,
     instance: Instance,
 }
 

@@ -27,7 +27,7 @@ impl Default for Room {
     }
 }
 
-struct Found {
+struct FolderEntry {
     /// With a slash at its end for a folder with nothing in it.
     name: String,
     path: PathBuf,
@@ -51,7 +51,7 @@ pub(super) fn pack(folder: &Path, room: &mut Room) -> Result<Vec<u8>, BadRequest
     let mut found = files(folder, room)?;
     found.sort_by(|one, other| one.name.cmp(&other.name));
     let mut writer = ZipWriter::default();
-    for Found { name, path } in found {
+    for FolderEntry { name, path } in found {
         if name.ends_with('/') {
             writer.folder(&name).map_err(refused)?;
             continue;
@@ -69,7 +69,7 @@ pub(super) fn pack(folder: &Path, room: &mut Room) -> Result<Vec<u8>, BadRequest
     writer.finish().map_err(refused)
 }
 
-fn files(folder: &Path, room: &mut Room) -> Result<Vec<Found>, BadRequest> {
+fn files(folder: &Path, room: &mut Room) -> Result<Vec<FolderEntry>, BadRequest> {
     let mut found = Vec::new();
     let mut waiting = vec![(String::new(), folder.to_owned())];
     while let Some((prefix, folder)) = waiting.pop() {
@@ -95,7 +95,7 @@ fn files(folder: &Path, room: &mut Room) -> Result<Vec<Found>, BadRequest> {
             if kind.is_dir() {
                 waiting.push((format!("{name}/"), path));
             } else if kind.is_file() {
-                found.push(Found { name, path });
+                found.push(FolderEntry { name, path });
             } else if kind.is_symlink() {
                 return Err(wrong("is a link; put what it leads to in its place"));
             } else {
@@ -103,7 +103,7 @@ fn files(folder: &Path, room: &mut Room) -> Result<Vec<Found>, BadRequest> {
             }
         }
         if is_empty && !prefix.is_empty() {
-            found.push(Found {
+            found.push(FolderEntry {
                 name: prefix,
                 path: folder,
             });

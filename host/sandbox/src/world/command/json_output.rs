@@ -12,7 +12,7 @@ use crate::world::answer;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Printed {
+struct PrintedAnswer {
     #[serde(default)]
     structured: Map<String, Value>,
     #[serde(default)]
@@ -44,7 +44,7 @@ pub(super) fn outcome(
     made: CommandFiles,
 ) -> Outcome {
     let failed = (status != 0).then(|| exited(status, &stderr));
-    let (printed, failed) = match (serde_json::from_slice::<Printed>(&stdout), failed) {
+    let (printed, failed) = match (serde_json::from_slice::<PrintedAnswer>(&stdout), failed) {
         (Ok(printed), failed) => (printed, failed),
         (Err(_), Some(failed)) => return Outcome::Failure(failed),
         (Err(error), None) => {
