@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::sandbox::worlds::json_command::CAT;
 use crate::support::{Ran, Toolcell, scratch, wat};
 
 const WIT: &str = "package acme:plain@0.1.0;
@@ -413,4 +414,53 @@ fn a_file_is_replaced_only_if_that_is_wanted() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left.len(), 3, "a draft was left: {left:?}");
+}
+
+#[test]
+fn a_command_gets_the_interface_that_a_profile_says() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("cat.wasm"), ::wat::parse_str(CAT).unwrap()).unwrap();
+    let profile = json!({ "namespace": "mine", "command": {
+        "name": "same", "description": "Answers with its input.",
+        "input_schema": { "type": "object", "properties": { "structured": { "type": "object" } } },
+    } });
+    std::fs::write(folder.join("profile.json"), profile.to_string()).unwrap();
+    let words = [
+        "wrap",
+        "cat.wasm",
+        "--profile=profile.json",
+        "-o",
+        "same.wasm",
+    ];
+    toolcell(&folder, &words).exits(0);
+    let shown = toolcell(&folder, &["describe", "same.wasm"])
+        .exits(0)
+        .stdout;
+    for words in [
+        "mine.same\n",
+        "Answers with its input.",
+        "structured (object, optional)",
+    ] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let input = r#"{"structured": {"n": 1}}"#;
+    let called = toolcell(&folder, &["call", "same.wasm", input, "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(called["structured_content"], json!({ "n": 1, "files": [] }));
+    let wrong = profile.to_string().replace("description", "describes");
+    std::fs::write(folder.join("profile.json"), wrong).unwrap();
+    let words = [
+        "wrap",
+        "cat.wasm",
+        "--profile=profile.json",
+        "-o",
+        "other.wasm",
+    ];
+    let refused = toolcell(&folder, &words).exits(2);
+    assert!(
+        refused.stderr.contains("unknown field `describes`"),
+        "{}",
+        refused.stderr
+    );
 }

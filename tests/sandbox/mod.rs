@@ -23,7 +23,7 @@ mod secrets;
 mod space;
 mod traps;
 mod world;
-mod worlds;
+pub(crate) mod worlds;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use super::alone;
 use crate::support::{Called, Test};
 
 /// Prints what it reads: its input is its answer.
-const CAT: &str = r#"(module
+pub(crate) const CAT: &str = r#"(module
   (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 2)

@@ -4,7 +4,7 @@ mod act;
 mod amplifier;
 mod command;
 mod exceptions;
-mod json_command;
+pub(crate) mod json_command;
 mod near;
 mod wit;
 
