@@ -14,8 +14,9 @@ use crate::engine::GuestEngine;
 use crate::own_files::{self, OpenFolders};
 use crate::state::StoreState;
 
+use super::end::tell_denied_files;
 use super::outcome::guest_error;
-use super::{not_started, run, tell_denied_files, without_network};
+use super::{not_started, run, without_network};
 
 /// Preflight runs in the instance of value validation, an empty world, or in one that reads files.
 pub(crate) async fn validate(

@@ -2,8 +2,9 @@ use std::cell::Cell;
 use std::future::pending;
 use std::task::{Context, Waker};
 
+use super::outcome::{has_failed, heed_denials};
 use super::*;
-use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutput};
+use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types::{
     ErrorClass as GuestClass, ToolError as GuestError,
 };
