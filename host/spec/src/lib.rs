@@ -96,7 +96,8 @@ pub use json::{
     pointer_steps, property_names,
 };
 pub use mapping::{
-    CLI, ExternalMapping, POSTED_CALL, ResultMappings, native_ids, native_ref, operation_ids,
+    CLI, COMMAND_PROTOCOL, ExternalMapping, POSTED_CALL, ResultMappings, native_ids, native_ref,
+    operation_ids,
 };
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use output::OutputError;

@@ -26,6 +26,9 @@ pub struct ExternalMapping {
 /// `source` of a command-line program (AT-MAP-05).
 pub const CLI: &str = "cli";
 
+/// The field of a command's own mapping, and its value for one that reads JSON in place of arguments.
+pub const COMMAND_PROTOCOL: (&str, &str) = ("protocol", "json");
+
 /// The field of a caller's mapping for what it posted beside the call's id, name and arguments; redacted as these.
 pub const POSTED_CALL: &str = "tool_call";
 

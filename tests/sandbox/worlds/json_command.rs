@@ -58,6 +58,18 @@ async fn the_input_is_read_as_json_and_what_is_printed_is_the_answer() {
     let called = answered(json!({ "structured": { "n": 1 }, "content": [block] })).await;
     assert_eq!(called.succeeded(), json!({ "n": 1, "files": [] }));
     assert_eq!(json!(called.0.result.content)[0], block);
+    let mappings = called.record()["invocation"]["external_mappings"].clone();
+    let ran = mappings
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|mapping| mapping["source"] == "cli");
+    let ran = ran.unwrap();
+    assert_eq!(
+        (&ran["exit_code"], &ran["argv_ref"]),
+        (&json!(0), &Value::Null),
+        "{ran}"
+    );
 }
 
 #[tokio::test]

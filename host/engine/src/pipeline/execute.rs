@@ -10,8 +10,8 @@ use toolcell_journal::{Artifacts, Trail};
 use toolcell_policy::Permit;
 use toolcell_policy::secret::REDACTED;
 use toolcell_spec::{
-    ARTIFACT, CLI, ErrorCode, EventType, ExternalMapping, ProgressStatus, Refusal, SANDBOX_REF,
-    Status, Suspension, ToolProgress,
+    ARTIFACT, CLI, COMMAND_PROTOCOL, ErrorCode, EventType, ExternalMapping, ProgressStatus,
+    Refusal, SANDBOX_REF, Status, Suspension, ToolProgress,
 };
 
 use super::artifacts;
@@ -148,7 +148,10 @@ fn note_command(journey: &mut CallState<'_>, tool: &Tool, execution: &Execution)
     let sandbox = allowed
         .filter_map(|decision| decision.extra.get(SANDBOX_REF)?.as_str())
         .next();
+    // Its whole input is its standard input.
+    let has_arguments = !reads_json(tool);
     let argv = invocation.call_input_ref.as_ref();
+    let argv = argv.filter(|_| has_arguments);
     let known = json!({
         "command_id": tool.name(),
         "argv_ref": argv.map(|input| format!("{input}#/args")),
@@ -164,6 +167,14 @@ fn note_command(journey: &mut CallState<'_>, tool: &Tool, execution: &Execution)
             fields,
         });
     }
+}
+
+fn reads_json(tool: &Tool) -> bool {
+    let (field, json) = COMMAND_PROTOCOL;
+    let mut mappings = tool.declaration().external_mappings.iter().flatten();
+    mappings.any(|mapping| {
+        mapping.source == CLI && mapping.fields.get(field).is_some_and(|known| known == json)
+    })
 }
 
 struct EventRelay {

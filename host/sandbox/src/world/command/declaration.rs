@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use toolcell_spec::dialect::wrapping::CommandInterface;
-use toolcell_spec::{AccessKind, CLI, WriteEffect};
+use toolcell_spec::{AccessKind, CLI, COMMAND_PROTOCOL, WriteEffect};
 
 use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
 use super::name;
@@ -17,10 +17,6 @@ const DESCRIPTION: &str = "Runs a command-line program in a sandbox. `args` are 
     input, and `files` are put into its working directory, which is empty otherwise. The answer has its exit code and \
     what it printed; the files that it makes in its working directory become artifacts. It reads other files only in \
     folders that were granted, by their full paths, and changes none there.";
-
-/// Beside the name of a command: it reads and prints JSON.
-const PROTOCOL: &str = "protocol";
-const JSON: &str = "json";
 
 /// What a command says of itself.
 pub(super) struct CommandFacts<'a> {
@@ -50,7 +46,8 @@ pub(super) fn toolkit(facts: &CommandFacts<'_>) -> String {
 }
 
 fn with_interface(tool: ForeignTool, interface: &CommandInterface) -> ForeignTool {
-    let mapping = json!({ "source": CLI, "command_id": tool.name, PROTOCOL: JSON });
+    let (protocol, json) = COMMAND_PROTOCOL;
+    let mapping = json!({ "source": CLI, "command_id": tool.name, protocol: json });
     ForeignTool {
         description: interface.description.clone(),
         input_schema: interface.input_schema.clone(),
@@ -62,8 +59,9 @@ fn with_interface(tool: ForeignTool, interface: &CommandInterface) -> ForeignToo
 }
 
 pub(super) fn is_json(toolkit: &str) -> bool {
-    let mut protocols = foreign_tool::mapped(toolkit, CLI, PROTOCOL).into_values();
-    protocols.any(|protocol| protocol == JSON)
+    let (protocol, json) = COMMAND_PROTOCOL;
+    let mut known = foreign_tool::mapped(toolkit, CLI, protocol).into_values();
+    known.any(|protocol| protocol == json)
 }
 
 /// Places that have the tool's id, or begin with it.
