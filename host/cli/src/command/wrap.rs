@@ -16,7 +16,9 @@ use toolcell_config::{extension_manifest, policy_ceiling};
 use toolcell_spec::Refusal;
 use toolcell_spec::dialect::near;
 use toolcell_spec::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom, with_large_custom};
-use toolcell_spec::dialect::wrapping::{DOCS_SECTION, FILES_SECTION, PROFILE_SECTION, Profile};
+use toolcell_spec::dialect::wrapping::{
+    DOCS_SECTION, FILES_SECTION, OwnFilesRoom, PROFILE_SECTION, Profile,
+};
 use toolcell_system::component_file::read_component;
 use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_system::named_file;
@@ -148,7 +150,7 @@ impl Wrap {
     fn with_folders(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
         let refused =
             |why: String| BadRequest(format!("cannot wrap {}: {why}", self.file.display()));
-        let mut room = own_folder::Room::default();
+        let mut room = OwnFilesRoom::default();
         let mut known = Vec::new();
         for option in &self.folders {
             let (folder, guest) = own_folder::halves(option)?;

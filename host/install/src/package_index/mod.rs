@@ -167,7 +167,7 @@ impl PackageReference {
         self.interpreter().is_some()
     }
 
-    /// What a tool of it is called.
+    /// The name of a tool of it.
     pub(crate) fn tool_name(&self) -> &str {
         let file = self.file.rsplit('/').next().unwrap_or_default();
         self.interpreter().map_or(file, |known| known.tool)

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use start::{Start, StartingModule};
-use toolcell_spec::dialect::wrapping::{CommandInterface, FILES_SECTION, PROFILE_SECTION, Profile};
+use toolcell_spec::dialect::wrapping::{
+    CommandInterface, FILES_SECTION, OwnFilesRoom, PROFILE_SECTION, Profile,
+};
 use toolcell_spec::{ErrorCode, Refusal};
 use wasm_encoder::{CustomSection, Section};
 
 use crate::Sandbox;
-use crate::own_files::archive::{FilesArchive, Room, zip};
+use crate::own_files::archive::{FilesArchive, zip};
 use crate::scratch::ScratchFolder;
 
 const NAMESPACE: &str = "python";
@@ -39,7 +41,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// `component_invalid` if it is no interpreter of the kind, and those of the compiler.
+    /// `component_invalid` if it is no interpreter of the kind, and the compiler's errors.
     pub async fn interpreter(&self, given: &Interpreter<'_>) -> Result<Vec<u8>, Refusal> {
         let refused = |why: anyhow::Error| {
             let message = format!("cannot make a tool of the interpreter: {why:#}");
@@ -71,12 +73,13 @@ struct Library<'a> {
 
 impl<'a> Library<'a> {
     fn unpack(given: &Interpreter<'a>, into: &Path) -> anyhow::Result<Self> {
+        let mut room = OwnFilesRoom::default();
         let library = into.join("library");
-        unpack(given.library, &library)?;
+        unpack(given.library, &library, &mut room)?;
         let packed = std::fs::read(library.join(DATA).with_extension("zip"))
             .context("its library has no data of matplotlib")?;
         let data = into.join("data");
-        unpack(&packed, &data)?;
+        unpack(&packed, &data, &mut room)?;
         let data_place = format!("{}/{DATA}", given.place);
         Ok(Self {
             parts: [
@@ -112,9 +115,9 @@ impl<'a> Library<'a> {
     }
 }
 
-fn unpack(archive: &[u8], into: &Path) -> anyhow::Result<()> {
+fn unpack(archive: &[u8], into: &Path, room: &mut OwnFilesRoom) -> anyhow::Result<()> {
     let zip = zip(archive).map_err(anyhow::Error::msg)?;
-    let archive = FilesArchive::read(&zip, &mut Room::default()).map_err(anyhow::Error::msg)?;
+    let archive = FilesArchive::read(&zip, room).map_err(anyhow::Error::msg)?;
     Ok(archive.unpack(into)?)
 }
 

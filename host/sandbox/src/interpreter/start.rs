@@ -22,7 +22,7 @@ use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, Wizer};
 use crate::engine::GuestEngine;
 use crate::limiter::{Limiter, charging};
 
-/// The folders that the C library found at the start are not those of a call.
+/// A call has other folders than the C library found at the start.
 const FORGET_FOLDERS: &str = "__wasilibc_reset_preopens";
 /// The interpreter's call to its own host: (bytes, their count, the answer's place, its size).
 pub(super) const DOOR: (&str, &str) = ("host", "call");
@@ -34,7 +34,7 @@ const TIME_MAX: Duration = Duration::from_secs(120);
 const SAID_BYTES_MAX: usize = 8 << 10;
 const SAID_CHARS_MAX: usize = 300;
 
-/// What a snippet is started with.
+/// The first snippet, and the folders that it sees.
 pub(super) struct Start<'a> {
     pub(super) source: &'a str,
     /// Folders, and where the interpreter sees them.
@@ -100,7 +100,7 @@ impl<'a> StartingModule<'a> {
     }
 }
 
-/// What it printed last, in one line without characters that act on a terminal.
+/// The last line, without characters that act on a terminal.
 fn end_of(printed: &[u8]) -> String {
     let text = String::from_utf8_lossy(printed);
     let last = text.trim_end().rsplit('\n').next().unwrap_or_default();

@@ -11,7 +11,7 @@ use flate2::bufread::DeflateDecoder;
 use rawzip::{
     CompressionMethod, ZipArchive, ZipArchiveEntryWayfinder, ZipFileHeaderRecord, ZipSliceArchive,
 };
-use toolcell_spec::dialect::wrapping::{OWN_FILES_BYTES_MAX, OWN_FILES_MAX};
+use toolcell_spec::dialect::wrapping::OwnFilesRoom;
 
 use super::{plain, shown};
 
@@ -33,31 +33,6 @@ pub(crate) enum UnpackError {
     Archive(String),
     #[error("cannot unpack them: {0}")]
     Disk(#[from] io::Error),
-}
-
-/// What all folders of a component may still have.
-pub(crate) struct Room {
-    files: u64,
-    bytes: u64,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self {
-            files: OWN_FILES_MAX,
-            bytes: OWN_FILES_BYTES_MAX,
-        }
-    }
-}
-
-impl Room {
-    fn take(&mut self, files: u64, bytes: u64) -> Result<(), String> {
-        self.files = (self.files.checked_sub(files))
-            .ok_or_else(|| format!("they are more than {OWN_FILES_MAX} files and folders"))?;
-        self.bytes = (self.bytes.checked_sub(bytes))
-            .ok_or_else(|| format!("they have more than {OWN_FILES_BYTES_MAX} bytes, unpacked"))?;
-        Ok(())
-    }
 }
 
 pub(crate) type Zip<'a> = ZipSliceArchive<&'a [u8]>;
@@ -92,7 +67,7 @@ enum Kind {
 }
 
 impl<'a> FilesArchive<'a> {
-    pub(crate) fn read(zip: &'a Zip<'a>, room: &mut Room) -> Result<Self, String> {
+    pub(crate) fn read(zip: &'a Zip<'a>, room: &mut OwnFilesRoom) -> Result<Self, String> {
         let mut read = Self {
             zip,
             folders: Vec::new(),
@@ -128,7 +103,7 @@ impl<'a> FilesArchive<'a> {
         &mut self,
         path: &'a str,
         known: &mut HashMap<&'a str, Kind>,
-        room: &mut Room,
+        room: &mut OwnFilesRoom,
     ) -> Result<(), String> {
         let begun = self.folders.len();
         let mut inner = path;
@@ -341,7 +316,7 @@ pub(super) mod tests {
 
     fn unpacked(archive: &[u8], into: &Path) -> Result<(u64, u64), String> {
         let zip = zip(archive)?;
-        let read = FilesArchive::read(&zip, &mut Room::default())?;
+        let read = FilesArchive::read(&zip, &mut OwnFilesRoom::default())?;
         read.unpack(into).map_err(|error| error.to_string())?;
         Ok((read.files(), read.bytes()))
     }

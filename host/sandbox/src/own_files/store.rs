@@ -9,10 +9,11 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
+use toolcell_spec::dialect::wrapping::OwnFilesRoom;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::private;
 
-use super::archive::{FilesArchive, Room, UnpackError, zip};
+use super::archive::{FilesArchive, UnpackError, zip};
 use super::{FilesSection, OwnFiles, OwnFolder, refused};
 use crate::cache::mark_used;
 use crate::folder::OpenFolder;
@@ -98,7 +99,7 @@ impl OwnFileStore {
         let root = self
             .root()
             .map_err(|error| unwritable(&self.place(), &error))?;
-        let mut room = Room::default();
+        let mut room = OwnFilesRoom::default();
         let mut folders = Vec::new();
         for section in sections {
             let folder = keep_one(root, section, &mut room).map_err(|error| match error {
@@ -154,7 +155,7 @@ fn unwritable(place: &Path, error: &io::Error) -> Refusal {
 fn keep_one(
     root: &Path,
     section: &FilesSection,
-    room: &mut Room,
+    room: &mut OwnFilesRoom,
 ) -> Result<OwnFolder, UnpackError> {
     let zip = zip(&section.archive).map_err(UnpackError::Archive)?;
     let archive = FilesArchive::read(&zip, room).map_err(UnpackError::Archive)?;

@@ -21,6 +21,36 @@ pub const OWN_FILES_BYTES_MAX: u64 = 1 << 30;
 /// Files and folders in them.
 pub const OWN_FILES_MAX: u64 = 100_000;
 
+/// Room that is left in the folders of one component.
+pub struct OwnFilesRoom {
+    files: u64,
+    bytes: u64,
+}
+
+impl Default for OwnFilesRoom {
+    fn default() -> Self {
+        Self {
+            files: OWN_FILES_MAX,
+            bytes: OWN_FILES_BYTES_MAX,
+        }
+    }
+}
+
+impl OwnFilesRoom {
+    /// Fails if there is no room for so many files and folders, or bytes.
+    pub fn take(&mut self, files: u64, bytes: u64) -> Result<(), String> {
+        self.files = (self.files.checked_sub(files))
+            .ok_or_else(|| format!("they are more than {OWN_FILES_MAX} files and folders"))?;
+        self.bytes = (self.bytes.checked_sub(bytes))
+            .ok_or_else(|| format!("they have more than {OWN_FILES_BYTES_MAX} bytes, unpacked"))?;
+        Ok(())
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 /// The section, as JSON.
 ///
 /// ```

@@ -4,28 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use toolcell_spec::dialect::wrapping::{OWN_FILES_BYTES_MAX, OWN_FILES_MAX};
+use toolcell_spec::dialect::wrapping::{OWN_FILES_BYTES_MAX, OwnFilesRoom};
 use toolcell_system::named_file;
 
 use super::super::exit::BadRequest;
 use super::super::zip::{Entry, ZipWriter};
 
 const FILE_MODE: u32 = 0o644;
-
-/// What the folders of one component may still have.
-pub(super) struct Room {
-    files: u64,
-    bytes: u64,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self {
-            files: OWN_FILES_MAX,
-            bytes: OWN_FILES_BYTES_MAX,
-        }
-    }
-}
 
 struct FolderEntry {
     /// With a slash at its end for a folder with nothing in it.
@@ -46,7 +31,7 @@ pub(super) fn halves(option: &str) -> Result<(&Path, &str), BadRequest> {
 }
 
 /// Fails for links, for what is neither file nor folder, and beyond `room`.
-pub(super) fn pack(folder: &Path, room: &mut Room) -> Result<Vec<u8>, BadRequest> {
+pub(super) fn pack(folder: &Path, room: &mut OwnFilesRoom) -> Result<Vec<u8>, BadRequest> {
     let refused = |why: String| BadRequest(format!("cannot pack {}: {why}", folder.display()));
     let mut found = files(folder, room)?;
     found.sort_by(|one, other| one.name.cmp(&other.name));
@@ -56,20 +41,20 @@ pub(super) fn pack(folder: &Path, room: &mut Room) -> Result<Vec<u8>, BadRequest
             writer.folder(&name).map_err(refused)?;
             continue;
         }
-        let bytes = named_file::read(&path, room.bytes).map_err(|error| match error.kind() {
+        let bytes = named_file::read(&path, room.bytes()).map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => refused(format!(
                 "its files have more than {OWN_FILES_BYTES_MAX} bytes"
             )),
             _ => unreadable(&path, &error),
         })?;
-        room.bytes = room.bytes.saturating_sub(bytes.len() as u64);
+        room.take(0, bytes.len() as u64).map_err(refused)?;
         let mode = FILE_MODE;
         writer.file(&Entry { name, mode, bytes }).map_err(refused)?;
     }
     writer.finish().map_err(refused)
 }
 
-fn files(folder: &Path, room: &mut Room) -> Result<Vec<FolderEntry>, BadRequest> {
+fn files(folder: &Path, room: &mut OwnFilesRoom) -> Result<Vec<FolderEntry>, BadRequest> {
     let mut found = Vec::new();
     let mut waiting = vec![(String::new(), folder.to_owned())];
     while let Some((prefix, folder)) = waiting.pop() {
@@ -79,11 +64,8 @@ fn files(folder: &Path, room: &mut Room) -> Result<Vec<FolderEntry>, BadRequest>
             let path = entry.path();
             let wrong = |why: &str| BadRequest(format!("{} {why}", path.display()));
             is_empty = false;
-            room.files = (room.files.checked_sub(1)).ok_or_else(|| {
-                wrong(&format!(
-                    "is one too many: {OWN_FILES_MAX} files and folders are the most"
-                ))
-            })?;
+            room.take(1, 0)
+                .map_err(|why| wrong(&format!("is one too many: {why}")))?;
             let name = entry.file_name();
             let name = name
                 .to_str()
