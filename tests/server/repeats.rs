@@ -68,7 +68,7 @@ fn a_call_of_mcp_with_the_same_key_runs_once() {
             "{answer:#}"
         );
     }
-    drop(client);
+    client.close();
     let ran = |record: &&Value| record["invocation"]["status"] == "succeeded";
     assert_eq!(records(&file).iter().filter(ran).count(), 3);
 }
