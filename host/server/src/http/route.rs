@@ -1,13 +1,14 @@
+mod refusals;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
-use axum::response::{Extension, IntoResponse};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName,
-    X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -15,9 +16,8 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use parking_lot::RwLock;
-use rmcp::model::{CancelledNotificationParam, ErrorData, RequestId};
+use rmcp::model::{CancelledNotificationParam, RequestId};
 use serde::Deserialize;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolcell_spec::{ErrorCode, Timestamp};
 
@@ -38,9 +38,13 @@ use super::principals::{PrincipalService, PrincipalTable, PrincipalTables, Token
 use super::sessions::{ClientSessions, InUse, RequestIdClaim};
 use super::{HttpLimits, OriginGate, Tokens, accept, pages};
 
+use refusals::{
+    AccessRefused, RefusalForm, RefusalResponse, busy, closing, get_only, noted, rpc_error,
+    rpc_refusal, without_token,
+};
+
 const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
 const RETRY_AFTER: u64 = 1;
-const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
 
 pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
@@ -97,8 +101,6 @@ impl ConnectionState {
     }
 }
 
-type RefusalResponse = Box<Response<Body>>;
-
 pub(super) struct Routes {
     server: Arc<Server>,
     gate: OriginGate,
@@ -115,41 +117,6 @@ pub(super) struct Routes {
 #[derive(Clone)]
 struct ClaimExtension {
     _claim: Arc<RequestIdClaim>,
-}
-
-#[derive(Clone, Copy)]
-enum RefusalForm {
-    Document,
-    Text,
-}
-
-impl RefusalForm {
-    fn of_path(path: &str) -> Self {
-        if path.starts_with(API) || path.starts_with(WORKER) {
-            Self::Document
-        } else {
-            Self::Text
-        }
-    }
-
-    fn answer(self, problem: Problem) -> Response<Body> {
-        match self {
-            Self::Document => problem.into_response(),
-            Self::Text => problem.into_text(),
-        }
-    }
-
-    fn unread(self, code: ErrorCode) -> RefusalResponse {
-        let answer = match code {
-            ErrorCode::TooMuchMemory => Problem::new(code, NO_MEMORY).after(RETRY_AFTER),
-            _ => code.into(),
-        };
-        let answer = self.answer(answer);
-        match code {
-            ErrorCode::TooMuchMemory | ErrorCode::BodyTooLarge => closing(answer).into(),
-            _ => answer.into(),
-        }
-    }
 }
 
 impl Routes {
@@ -596,42 +563,4 @@ async fn claim(
         closing(noted(form.answer(problem))).into()
     };
     client.connection.belongs_to(name).await.map_err(taken)
-}
-
-/// Marks the answer to a client that was refused access.
-#[derive(Clone)]
-struct AccessRefused;
-
-fn noted(response: Response<Body>) -> Response<Body> {
-    (Extension(AccessRefused), response).into_response()
-}
-
-fn closing(response: Response<Body>) -> Response<Body> {
-    ([(CONNECTION, "close")], response).into_response()
-}
-
-fn get_only() -> Response<Body> {
-    let allowed = [(ALLOW, "GET, HEAD")];
-    (StatusCode::METHOD_NOT_ALLOWED, allowed, "GET only").into_response()
-}
-
-fn without_token(form: RefusalForm) -> RefusalResponse {
-    noted(form.answer(ErrorCode::Unauthorized.into())).into()
-}
-
-fn busy(why: &str) -> RefusalResponse {
-    let problem = Problem::new(ErrorCode::TooMuchMemory, why).after(RETRY_AFTER);
-    problem.into_text().into()
-}
-
-fn rpc_error(id: Option<&RequestId>, why: &str) -> RefusalResponse {
-    rpc_refusal(id, &ErrorData::invalid_request(why.to_owned(), None))
-}
-
-fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> RefusalResponse {
-    let error = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-    let media_type = [(CONTENT_TYPE, "application/json")];
-    (StatusCode::BAD_REQUEST, media_type, error.to_string())
-        .into_response()
-        .into()
 }
