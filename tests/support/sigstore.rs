@@ -7,7 +7,7 @@ use rcgen::{
     SignatureAlgorithm, SigningKey, date_time_ymd,
 };
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 
 use super::timestamps::Timestamps;
 
@@ -39,6 +39,8 @@ pub(crate) struct Wanted {
     pub(crate) predicate: &'static str,
     /// How many artifacts a statement names.
     pub(crate) subjects: usize,
+    /// Whether it names them by SHA-512, as npm does.
+    pub(crate) by_sha512: bool,
     /// Whether the entry is one of Rekor v2, which has no time.
     pub(crate) is_rekor_v2: bool,
     pub(crate) is_timestamped: bool,
@@ -54,6 +56,7 @@ impl Default for Wanted {
             in_certificate_log: true,
             predicate: SIGN_PREDICATE,
             subjects: 1,
+            by_sha512: false,
             is_rekor_v2: false,
             is_timestamped: false,
             algorithm: &PKCS_ECDSA_P256_SHA256,
@@ -157,7 +160,12 @@ impl Sigstore {
     /// The bundle that `cosign sign` makes of an artifact with these bytes.
     pub(crate) fn statement(&self, artifact: &[u8], wanted: &Wanted) -> Value {
         let certified = self.certify(wanted);
-        let subject = json!({ "digest": { "sha256": HEXLOWER.encode(&Sha256::digest(artifact)) } });
+        let digest = if wanted.by_sha512 {
+            json!({ "sha512": HEXLOWER.encode(&Sha512::digest(artifact)) })
+        } else {
+            json!({ "sha256": HEXLOWER.encode(&Sha256::digest(artifact)) })
+        };
+        let subject = json!({ "digest": digest });
         let payload = json!({
             "_type": "https://in-toto.io/Statement/v1",
             "subject": vec![subject; wanted.subjects],

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde::Deserialize;
+use toolcell_install::package_index::PackageReference;
 use toolcell_install::signature::{ManagedKey, MinisignKey};
 use toolcell_install::trust::{
     ENTRIES_MAX, TrustEntry, TrustPattern, TrustPolicy, TrustedSigner, plain_host, plain_path,
@@ -19,7 +20,7 @@ use super::file::ConfigFile;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustSection {
-    /// `host/repository`, a URL, or a path; `*` stands for any text.
+    /// `host/repository`, a package such as `pypi:NAME`, a URL, or a path; `*` stands for any text.
     pub reference: ConfigText,
     /// A sigstore identity, such as an e-mail address; `*` stands for any text.
     pub identity: Option<ConfigText>,
@@ -119,12 +120,17 @@ fn pattern(word: &str, folder: &Path) -> anyhow::Result<TrustPattern> {
     if word == "*" {
         return Ok(TrustPattern::new(word));
     }
+    if let Some(package) = PackageReference::pattern(word) {
+        return package
+            .map(TrustPattern::new)
+            .map_err(|why| anyhow!("[[signer]] reference: {word:?} {why}"));
+    }
     if let Some((scheme, rest)) = word.split_once("://") {
         return url(scheme, rest);
     }
     let (_, last) = word.rsplit_once('/').with_context(|| {
         format!(
-            "[[signer]] reference: {word:?} is not `host/repository`, a URL, a path that begins with `.` or `/`, or `*`"
+            "[[signer]] reference: {word:?} is not `host/repository`, a package such as `pypi:NAME`, a URL, a path that begins with `.` or `/`, or `*`"
         )
     })?;
     ensure!(
@@ -290,6 +296,14 @@ mod tests {
             (
                 "reference = \"a.b/c:1\"\nkey = \"x\"",
                 "has a tag or a digest",
+            ),
+            (
+                "reference = \"pypi:x==1\"\nkey = \"x\"",
+                "has a version or a file",
+            ),
+            (
+                "reference = \"npm:@x/y#z\"\nkey = \"x\"",
+                "has a version or a file",
             ),
             (
                 "reference = \"jq\"\nkey = \"x\"",

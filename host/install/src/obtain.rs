@@ -9,7 +9,7 @@ use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::Digest;
 use crate::local::LocalSource;
-use crate::package_index::{self, InterpreterParts};
+use crate::package_index::{self, DownloadedArchive, InterpreterParts, attestation};
 use crate::reference::ComponentReference;
 use crate::registry::Registries;
 use crate::signature::SignatureVerifier;
@@ -53,24 +53,39 @@ impl ComponentSources {
         }
     }
 
+    /// Downloads the archive of a package; `None` for what is in no package.
+    pub async fn archive(
+        &self,
+        resolved: &ResolvedReference,
+    ) -> Result<Option<DownloadedArchive>, Refusal> {
+        match (&resolved.reference, &resolved.archive) {
+            (ComponentReference::Package(package), Some(archive)) => {
+                let downloaded = package_index::download(&self.web, package, archive);
+                downloaded.await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// `sink` counts and hashes. Fails if the source cannot be reached or stalls, and as [`ComponentSink::write`] does.
+    /// `archive` is that of [`Self::archive`].
     pub async fn fetch(
         &self,
         resolved: &ResolvedReference,
+        archive: Option<&DownloadedArchive>,
         sink: &mut ComponentSink<'_>,
     ) -> Result<(), Refusal> {
         match &resolved.reference {
             ComponentReference::Registry(_) => self.registry.fetch(resolved, sink).await,
             ComponentReference::Package(package) => {
-                let archive = resolved.archive.as_ref();
                 let archive = archive.ok_or_else(|| {
-                    Refusal::host_fault(format!("{package} was not resolved before"))
+                    Refusal::host_fault(format!("{package} was not downloaded before"))
                 })?;
                 if package.is_interpreter() {
-                    let parts = package_index::fetch_interpreter(&self.web, package, archive);
-                    return sink.write(&(self.interpreters)(parts.await?).await?);
+                    let parts = package_index::interpreter_parts(package, archive)?;
+                    return sink.write(&(self.interpreters)(parts).await?);
                 }
-                package_index::fetch(&self.web, package, archive, sink).await
+                package_index::write_file(package, archive, sink)
             }
             ComponentReference::Url(url) => self.web.fetch(url, sink).await,
             ComponentReference::Path(path) => self.local.fetch(path, sink),
@@ -85,7 +100,11 @@ impl ComponentSources {
     ) -> Result<Vec<Referrer>, Refusal> {
         match (&resolved.reference, kind) {
             (ComponentReference::Registry(_), _) => self.registry.referrers(resolved, kind).await,
-            (_, ReferrerKind::Sbom) | (ComponentReference::Package(_), _) => Ok(Vec::new()),
+            (_, ReferrerKind::Sbom) => Ok(Vec::new()),
+            (ComponentReference::Package(package), _) => match &resolved.archive {
+                Some(archive) => attestation::find(&self.web, package, archive).await,
+                None => Ok(Vec::new()),
+            },
             (ComponentReference::Url(url), _) => self.web.signatures(url).await,
             (ComponentReference::Path(path), _) => self.local.signatures(path),
         }
@@ -155,11 +174,14 @@ pub async fn obtain(
             found,
         )
     };
-    let before = match &resolved.manifest {
-        Some(manifest) => Some(verify(manifest.digest, &manifest.bytes, &found)?),
-        None => None,
+    let archive = sources.archive(&resolved).await?;
+    let before = match (&resolved.manifest, &archive) {
+        (Some(manifest), _) => Some(verify(manifest.digest, &manifest.bytes, &found)?),
+        (None, Some(archive)) => Some(verify(archive.digest, &archive.bytes()?, &found)?),
+        (None, None) => None,
     };
-    let (component, bytes, draft) = fetch(sources, &resolved, (store, home)).await?;
+    let from = (&resolved, archive.as_ref());
+    let (component, bytes, draft) = fetch(sources, from, (store, home)).await?;
     if let Some((_, locked)) = wanted.pinned {
         check(reference, &locked, &component)?;
     }
@@ -178,7 +200,7 @@ pub async fn obtain(
 
 async fn fetch(
     sources: &ComponentSources,
-    resolved: &ResolvedReference,
+    (resolved, archive): (&ResolvedReference, Option<&DownloadedArchive>),
     (store, home): (&ComponentStore, &Path),
 ) -> Result<(Digest, Vec<u8>, Option<ComponentDraft>), Refusal> {
     if let Some(digest) = resolved.component
@@ -189,7 +211,7 @@ async fn fetch(
     let mut draft = store.draft()?;
     let bytes_max = resolved.size.unwrap_or(component_bytes_max());
     let mut sink = ComponentSink::new(draft.target(), bytes_max);
-    sources.fetch(resolved, &mut sink).await?;
+    sources.fetch(resolved, archive, &mut sink).await?;
     let digest = sink.finish();
     if let Some(expected) = resolved.component {
         check(&resolved.reference, &expected, &digest)?;

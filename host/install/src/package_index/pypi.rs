@@ -22,6 +22,8 @@ struct ProjectFile {
     filename: String,
     url: String,
     hashes: BTreeMap<String, String>,
+    /// The URL of its attestations.
+    provenance: Option<String>,
     /// `true`, or why.
     #[serde(default)]
     yanked: Value,
@@ -46,7 +48,7 @@ pub(super) async fn find(
     let joined = index.join(&format!("{}/", package.name));
     let page = joined.map_err(|error| unusable(index, &error.to_string()))?;
     let text = web
-        .document(&page, SIMPLE_JSON, INDEX_BYTES_MAX)
+        .document((&page, &page), SIMPLE_JSON, INDEX_BYTES_MAX)
         .await?
         .ok_or_else(|| absent(package, index))?;
     let project: Project = serde_json::from_slice(&text).map_err(|error| {
@@ -66,13 +68,15 @@ pub(super) async fn find(
         .hashes
         .get("sha256")
         .ok_or_else(|| unusable(index, "it names no SHA-256 of the wheel"))?;
-    let url = page
-        .join(&file.url)
-        .map_err(|error| unusable(index, &error.to_string()))?;
+    let joined = |url: &String| {
+        page.join(url)
+            .map_err(|error| unusable(index, &error.to_string()))
+    };
     Ok(FoundVersion {
         version: file.version().unwrap_or_default().to_owned(),
-        url,
+        url: joined(&file.url)?,
         hash: ArchiveHash::Sha256(hash.to_ascii_lowercase()),
+        attestations: file.provenance.as_ref().map(joined).transpose()?,
     })
 }
 
@@ -135,6 +139,7 @@ mod tests {
             filename: format!("x-{version}-{tags}.whl"),
             url: String::new(),
             hashes: BTreeMap::new(),
+            provenance: None,
             yanked,
         };
         let project = Project {

@@ -1,17 +1,20 @@
 //! A signed statement: the in-toto statement in an envelope, in the format of `cosign sign`.
 
+use data_encoding::HEXLOWER;
 use serde::Deserialize;
+use sha2::{Digest as _, Sha512};
 use toolcell_spec::{ErrorCode, Refusal};
 
 use super::refusal::{self, problem};
 use crate::digest::Digest;
+use crate::package_index::attestation::PREDICATES;
 use crate::reference::ComponentReference;
 use crate::trust::plain_repository;
 use crate::verifier::SignatureSubject;
 
 pub(super) const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-/// Statements of other types describe an artifact's origin or contents, and sign nothing.
+/// Statements of other types describe an artifact's origin or contents, and sign nothing but a package.
 pub(super) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
@@ -33,6 +36,7 @@ struct StatementSubject {
 #[derive(Deserialize)]
 struct SubjectDigests {
     sha256: Option<String>,
+    sha512: Option<String>,
 }
 
 /// `payload`, whose signature holds, must sign `subject` and nothing else.
@@ -43,7 +47,7 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let statement: Statement = serde_json::from_slice(payload)
         .map_err(|error| problem(ErrorCode::SignatureMalformed, found, &error.to_string()))?;
-    if statement.predicate_type != SIGN_PREDICATE && guard!("signed_predicate") {
+    if !signs(&statement.predicate_type, subject.reference) && guard!("signed_predicate") {
         let why = format!("of the type `{}`", statement.predicate_type);
         return Err(problem(ErrorCode::SignatureIsAttestation, found, &why));
     }
@@ -58,15 +62,23 @@ pub(super) fn check(
             &format!("it names {} artifacts", statement.subject.len()),
         ));
     };
-    let Some(hex) = &signed.digest.sha256 else {
-        return Err(problem(
-            ErrorCode::SignatureWrongSubject,
-            found,
-            "it names no SHA-256 digest",
-        ));
+    let (digest, is_same) = match (&signed.digest.sha256, &signed.digest.sha512) {
+        (Some(hex), _) => {
+            let digest = format!("sha256:{hex}");
+            let is_same = digest.parse::<Digest>().ok() == Some(subject.digest);
+            (digest, is_same)
+        }
+        // Of a package of npm.
+        (None, Some(hex)) => {
+            let is_same = *hex == HEXLOWER.encode(&Sha512::digest(subject.bytes));
+            (format!("sha512:{hex}"), is_same)
+        }
+        (None, None) => {
+            let why = "it names no SHA-256 or SHA-512 digest";
+            return Err(problem(ErrorCode::SignatureWrongSubject, found, why));
+        }
     };
-    let digest = format!("sha256:{hex}");
-    if digest.parse::<Digest>().ok() != Some(subject.digest) && guard!("signed_digest") {
+    if !is_same && guard!("signed_digest") {
         return Err(refusal::replayed(found, &digest, &subject.digest));
     }
     if !is_named(&signed.name, subject.reference) {
@@ -77,6 +89,13 @@ pub(super) fn check(
         ));
     }
     Ok(())
+}
+
+fn signs(predicate: &str, reference: &ComponentReference) -> bool {
+    match reference {
+        ComponentReference::Package(_) => PREDICATES.contains(&predicate),
+        _ => predicate == SIGN_PREDICATE,
+    }
 }
 
 /// Most statements have no name.

@@ -113,7 +113,8 @@ fn latest(
         let mut bytes = Vec::new();
         let mut sink =
             ComponentSink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
-        let outcome = sources.fetch(&resolved, &mut sink).await;
+        let archive = sources.archive(&resolved).await?;
+        let outcome = sources.fetch(&resolved, archive.as_ref(), &mut sink).await;
         let fetched = sink.finish();
         let version = || component::version(&bytes);
         match digest {
