@@ -290,6 +290,14 @@ fn calls_of_other_protocols_have_the_workspace_that_their_header_names() {
         &execution.to_string(),
     );
     assert_eq!(executed.status, 200, "{executed:?}");
+    // In another workspace it would be another call.
+    let again = served.ask(
+        ANNA,
+        "POST /v1/dialects/otc/execute",
+        &[("Toolcell-Workspace", "other")],
+        &execution.to_string(),
+    );
+    assert_eq!(again.status, 409, "{again:?}");
     let get = |token: &str, path: &str| {
         served.ask(
             token,

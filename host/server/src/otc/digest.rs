@@ -7,7 +7,7 @@ use crate::executions::RequestDigests;
 
 impl RequestDigests {
     /// Neither digest has `created_at`: it changes nothing.
-    pub(super) fn from_request(request: &OtcRequest, mode: OtcMode) -> Self {
+    pub(super) fn from_request(request: &OtcRequest, mode: OtcMode, workspace: &[u8]) -> Self {
         let inputs = read_json::<Value>(&request.inputs, JSON_VALUES_MAX);
         let inputs = inputs.unwrap_or_else(|_| request.inputs.as_str().into());
         let tool = &request.tool;
@@ -23,13 +23,15 @@ impl RequestDigests {
         // The fields of an object have no order.
         said.sort_all_objects();
         let mut hasher = Hasher::new();
-        hasher.update(said.to_string().as_bytes());
+        // Each by its own digest, so that no two sequences of texts have one.
+        for text in [said.to_string().as_bytes(), workspace] {
+            hasher.update(blake3::hash(text).as_bytes());
+        }
         let without_credentials = hasher.finalize();
         hasher.update(&[u8::from(request.token.is_some())]);
         let token = request.token.iter().map(|token| token.expose());
         let secrets = request.secrets.iter();
         let secrets = secrets.flat_map(|(name, secret)| [name.as_str(), secret.expose()]);
-        // Each by its own digest, so that no two sequences of texts have one.
         for text in token.chain(secrets) {
             hasher.update(blake3::hash(text.as_bytes()).as_bytes());
         }
@@ -55,6 +57,7 @@ mod tests {
         RequestDigests::from_request(
             &OtcRequest::read(&text, OtcMode::Otc).unwrap(),
             OtcMode::Otc,
+            b"",
         )
     }
 

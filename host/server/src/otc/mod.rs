@@ -166,13 +166,13 @@ impl OtcService {
     }
 
     /// `call` runs at most once for each execution id of a run: the same request again gets the same answer, also while
-    /// the first one runs (OTC-Q-02).
+    /// the first one runs (OTC-Q-02). `workspace` is the name that the client gave.
     pub(crate) async fn execute<F, R>(
         &self,
         tools: &OtcTools,
         principal: &Arc<str>,
         request: OtcRequest,
-        mode: OtcMode,
+        (mode, workspace): (OtcMode, &[u8]),
         call: F,
     ) -> OtcAnswer
     where
@@ -187,7 +187,7 @@ impl OtcService {
             run_id: request.run_id.clone().unwrap_or_default(),
             execution_id,
         };
-        let digests = RequestDigests::from_request(&request, mode);
+        let digests = RequestDigests::from_request(&request, mode, workspace);
         match self.executions.claim(principal, &key, digests).await {
             Ok(ExecutionClaim::First(ticket)) => {
                 let run = self.run(tools, principal, request, Some(&key), mode, call);

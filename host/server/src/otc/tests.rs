@@ -32,7 +32,7 @@ impl Service {
         call: impl FnOnce(ParsedCall) -> R,
     ) -> OtcAnswer {
         self.service
-            .execute(&self.tools, principal, request, mode, call)
+            .execute(&self.tools, principal, request, (mode, b""), call)
             .await
     }
 }

@@ -25,6 +25,7 @@ use crate::trace::of_headers;
 use super::answer::{CallerRequest, JSON, PathParams, is_media_type, json, text};
 use super::calls::lost;
 use super::start::{ApiCall, DialectCall, mapping};
+use super::workspaces::WORKSPACE;
 use super::{ApiCaller, ApiState};
 
 const SOURCE: &str = "open-tool-calling";
@@ -172,6 +173,9 @@ pub(super) async fn invoke(
     } else {
         shared.workspace(caller, headers).await
     };
+    let named = headers
+        .get(WORKSPACE)
+        .map_or_else(Vec::new, |name| name.as_bytes().to_vec());
     let trace = of_headers(headers);
     // A client with an execution id comes back for the answer. Without one, nothing finds the call again.
     let gone = CancellationToken::new();
@@ -194,7 +198,7 @@ pub(super) async fn invoke(
         };
         shared
             .otc
-            .execute(offering.otc(), caller.name(), request, mode, call)
+            .execute(offering.otc(), caller.name(), request, (mode, &named), call)
             .await
     });
     let OtcAnswer { status, body } = execution.await.map_err(|_| lost())?;
