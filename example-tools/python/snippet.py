@@ -69,6 +69,30 @@ class Ran:
     notes: list = dataclasses.field(default_factory=list)
 
 
+    @property
+    def kind(self):
+        """The class of the tool's error."""
+        return "invalid_arguments" if self.code == "syntax_error" else "execution_failed"
+
+    def told(self, made=()):
+        """The words of the answer, with these lines about what was made, and its structured form."""
+        structured = {"stdout": self.stdout, "stderr": self.stderr}
+        lines = [self.stdout.removesuffix("\n")] if self.stdout else []
+        if self.stderr:
+            lines.append(f"stderr:\n{self.stderr.removesuffix(chr(10))}")
+        if self.value is not None:
+            structured["value"] = self.value
+            lines.append(f"= {self.value['repr']}")
+        if self.error is not None:
+            structured["error"] = self.error
+            lines.append(self.error["traceback"].removesuffix("\n"))
+        lines += made
+        lines += [f"({note})" for note in self.notes]
+        if self.notes:
+            structured["notes"] = self.notes
+        return "\n".join(lines) or "(the snippet printed nothing, and has no value)", structured
+
+
 def run(code, variables):
     """Runs a snippet in a module of its own, as if it were the program."""
     ran = Ran()

@@ -99,29 +99,14 @@ def run(code: str, inputs: dict[str, Any] = {}, files: list[Path] = []) -> Outpu
         # In a sandbox without folders there is none to return to.
         with contextlib.suppress(OSError):
             os.chdir(before)
-    return _output(ran, kept, ran.notes + notes)
+    ran.notes += notes
+    return _output(ran, kept)
 
 
-def _output(ran, kept, notes):
-    structured = {"stdout": ran.stdout, "stderr": ran.stderr, "files": [file.entry() for file in kept]}
-    lines = [ran.stdout.removesuffix("\n")] if ran.stdout else []
-    if ran.stderr:
-        lines.append(f"stderr:\n{ran.stderr.removesuffix(chr(10))}")
-    if ran.value is not None:
-        structured["value"] = ran.value
-        lines.append(f"= {ran.value['repr']}")
-    if ran.error is not None:
-        structured["error"] = ran.error
-        lines.append(ran.error["traceback"].removesuffix("\n"))
-    lines += [f"made {file.path} ({file.size} bytes)" for file in kept]
-    lines += [f"({note})" for note in notes]
-    if notes:
-        structured["notes"] = notes
-    words = "\n".join(lines) or "(the snippet printed nothing, and has no value)"
-    missing = None
-    if ran.error is not None:
-        kind = "invalid_arguments" if ran.code == "syntax_error" else "execution_failed"
-        missing = ToolError(ran.summary, code=ran.code, kind=kind)
+def _output(ran, kept):
+    words, structured = ran.told([f"made {file.path} ({file.size} bytes)" for file in kept])
+    structured["files"] = [file.entry() for file in kept]
+    missing = None if ran.error is None else ToolError(ran.summary, code=ran.code, kind=ran.kind)
     return Output(words, *(file.block for file in kept), structured=structured, missing=missing)
 
 

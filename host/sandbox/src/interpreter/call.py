@@ -24,24 +24,10 @@ def main():
 
 
 def _answer(ran, figures):
-    structured = {"stdout": ran.stdout, "stderr": ran.stderr}
-    lines = [ran.stdout.removesuffix("\n")] if ran.stdout else []
-    if ran.stderr:
-        lines.append(f"stderr:\n{ran.stderr.removesuffix(chr(10))}")
-    if ran.value is not None:
-        structured["value"] = ran.value
-        lines.append(f"= {ran.value['repr']}")
-    if ran.error is not None:
-        structured["error"] = ran.error
-        lines.append(ran.error["traceback"].removesuffix("\n"))
-    lines += [f"({note})" for note in ran.notes]
-    if ran.notes:
-        structured["notes"] = ran.notes
-    words = "\n".join(lines) or "(the snippet printed nothing, and has no value)"
+    words, structured = ran.told()
     answer = {"content": [{"type": "text", "text": words}, *figures], "structured": structured}
     if ran.error is not None:
-        kind = "invalid_arguments" if ran.code == "syntax_error" else "execution_failed"
-        answer["error"] = {"kind": kind, "code": ran.code, "message": ran.summary}
+        answer["error"] = {"kind": ran.kind, "code": ran.code, "message": ran.summary}
     return answer
 
 
