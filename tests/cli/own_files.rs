@@ -168,6 +168,11 @@ fn a_component_reads_its_own_files_without_a_grant_and_no_other_component_does()
     let shown = toolcell(&folder, &["describe", "own.wasm"]).exits(0).stdout;
     let row = "files of its own, which its calls can read:\n  /usr/lib, 2 files, 2000013 bytes\n";
     assert!(shown.contains(row), "{shown}");
+    let listed = toolcell(&folder, &["describe", "own.wasm", "--json"]).exits(0);
+    assert_eq!(
+        listed.json()["own_files"],
+        json!([{ "path": "/usr/lib", "files": 2, "bytes": 2_000_013 }])
+    );
     // The same module without them.
     let other = call(&folder, &folder.join("plain.wasm"), &[]);
     assert_eq!(output(&other).0, &json!(8), "no such descriptor: {other}");

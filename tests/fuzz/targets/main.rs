@@ -2,6 +2,7 @@
 
 #![no_main]
 
+mod archives;
 mod components;
 mod frames;
 mod lifting;
@@ -17,7 +18,7 @@ use std::sync::OnceLock;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 9] = [
+const TARGETS: [(&str, Target); 10] = [
     ("toolkit", toolkit::run),
     ("redaction", redaction::run),
     ("rules", rules::run),
@@ -27,6 +28,7 @@ const TARGETS: [(&str, Target); 9] = [
     ("components", components::run),
     ("sections", sections::run),
     ("signatures", signatures::run),
+    ("archives", archives::run),
 ];
 
 fn named() -> Target {

@@ -18,8 +18,9 @@ use toolcell_engine::catalog::Tool;
 use toolcell_spec::SchemaVersion;
 
 use super::exit::Exit;
+use super::hosts;
 use super::show;
-use super::target::{self, BuildPermission, Target};
+use super::target::{BuildPermission, Target};
 
 /// Shows the tools of a component: what they do, take, return and ask for, and how to call them.
 #[derive(Debug, Args)]
@@ -34,7 +35,7 @@ pub(super) struct Describe {
 impl Describe {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let host = target::loading_host(&home)?;
+        let host = hosts::loading_host(&home)?;
         let target = Target::named(&self.tool, &InstalledNames::here(&home, None));
         let loaded = Runtime::on_this_thread()?.block_on(async {
             let component = target.locate(&home, BuildPermission::No)?;
@@ -81,8 +82,13 @@ fn records(
         "execution_profiles": tools.iter().map(|tool| tool.execution_profile()).collect::<Vec<_>>(),
         "permission_profiles": tools.iter().map(|tool| tool.permission_profile()).collect::<Vec<_>>(),
         "imports": loaded.imports(),
+        "own_files": loaded.own_files().into_iter().map(own_folder).collect::<Vec<_>>(),
         "notes": ComponentTools::notes(tools),
     })
+}
+
+fn own_folder((path, files, bytes): (&str, u64, u64)) -> Value {
+    json!({ "path": path, "files": files, "bytes": bytes })
 }
 
 /// Each once (AT-OBJ-04).
