@@ -180,7 +180,11 @@ impl FileSystem for Folder {
 
     async fn set_modified_time(&self, path: &Path, time: SystemTime) -> Result<()> {
         let place = self.no_link(path)?;
-        let file = OpenOptions::new().append(true).open(place)?;
+        let file = if fs::metadata(&place)?.is_dir() {
+            fs::File::open(place)?
+        } else {
+            OpenOptions::new().append(true).open(place)?
+        };
         Ok(file.set_modified(time)?)
     }
 }

@@ -53,7 +53,8 @@ impl Help {
 #[async_trait]
 impl Builtin for Help {
     async fn execute(&self, ctx: BuiltinContext<'_>) -> Result<ExecResult> {
-        let Some(name) = ctx.args.first() else {
+        let mut words = ctx.args.iter().filter(|word| *word != "--");
+        let Some(name) = words.next() else {
             return Ok(ExecResult::ok(self.list()));
         };
         if let Some(tool) = self.tools.iter().find(|tool| tool.commands.contains(name)) {
@@ -67,7 +68,7 @@ impl Builtin for Help {
                 "{name} is a command of the shell: `{name} --help` or `man {name}` may say more\n"
             ))
         } else {
-            ExecResult::err(format!("help: no command is called `{name}`\n"), 1)
+            ExecResult::err(format!("help: no help topics match `{name}`\n"), 1)
         })
     }
 }

@@ -11,6 +11,9 @@ const BYTES: u64 = u64::MAX / 2;
 /// Longer than any call lasts.
 const TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// The parser does not come to the end of some texts that are not bash; none that is takes so many.
+const PARSER_OPERATIONS: usize = 10_000_000;
+
 /// bashkit allows no deeper recursion, because it runs on the stack.
 pub(crate) const DEPTH: usize = 16;
 /// bashkit allows no deeper syntax tree.
@@ -29,13 +32,11 @@ pub(crate) fn execution() -> ExecutionLimits {
         parser_timeout: TIME,
         max_input_bytes: COUNT,
         max_ast_depth: SYNTAX_DEPTH,
-        max_parser_operations: COUNT,
+        max_parser_operations: PARSER_OPERATIONS,
         max_stdout_bytes: COUNT,
         max_stderr_bytes: COUNT,
         max_word_split_fields: COUNT,
         max_word_split_bytes: COUNT,
-        max_history_entries: 0,
-        max_history_bytes: 0,
         ..ExecutionLimits::default()
     }
 }
