@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use toolcell::Host;
+use toolcell::{Grants, Host};
 use toolcell_spec::{AbortReason, ResultStatus};
 
 use crate::samples::{Samples, repeated};
@@ -30,6 +30,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         tool: "spin",
         qualified: "wat.spin",
         input: "{}",
+        sample: None,
+        grants: Grants::default(),
     };
     let sleep = subjects::fixture("hostile", "sleep", "sleep", "hostile.sleep")?;
     let host = Arc::new(subjects::host(|settings| settings)?);

@@ -1,4 +1,5 @@
-//! The tool of `toolcell new` in each language: its size, and what its first and its later calls cost.
+//! The tool of `toolcell new` in each language, and the tools of the toolbox: their sizes, and what their first and their later
+//! calls cost.
 
 use std::time::Instant;
 
@@ -13,11 +14,23 @@ pub(crate) fn run() -> anyhow::Result<()> {
     println!(
         "languages: the tool of `toolcell new` in each; compiled in a child process, then loaded from the cache"
     );
+    head();
+    Language::all().try_for_each(|lang| row(&subjects::count_in(lang)?))
+}
+
+pub(crate) fn toolbox() -> anyhow::Result<()> {
+    println!(
+        "toolbox: a small call of each tool; compiled in a child process, then loaded from the cache"
+    );
+    head();
+    subjects::toolbox().try_for_each(|subject| row(&subject?))
+}
+
+fn head() {
     println!(
         "{:<14}{:>8}{:>12}{:>10}{:>10}{:>10}{:>8}{:>12}",
         "", "KiB", "compile ms", "first ms", "floor us", "warm us", "ratio", "memory KiB"
     );
-    Language::all().try_for_each(|lang| row(&subjects::count_in(lang)?))
 }
 
 fn row(subject: &Subject) -> anyhow::Result<()> {

@@ -25,10 +25,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Section = fn() -> anyhow::Result<()>;
 
-const SECTIONS: [(&str, Section); 7] = [
+const SECTIONS: [(&str, Section); 8] = [
     ("warm", warm::run),
     ("cold", cold::run),
     ("languages", languages::run),
+    ("toolbox", languages::toolbox),
     ("metering", metering::run),
     ("throughput", throughput::run),
     ("cancel", cancel::run),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use toolcell::{Home, Host, HostBuilder, Keep, LogSettings, Request};
+use toolcell::{Grants, Home, Host, HostBuilder, Keep, LogSettings, Request};
 use toolcell_spec::CallRecord;
 use toolcell_toolchain::{
     BuildSettings, Language, Preference, ProjectKind, ToolchainSearch, build, new_project,
@@ -19,11 +19,14 @@ pub(crate) struct Subject {
     /// The tool's name in the host.
     pub(crate) qualified: &'static str,
     pub(crate) input: &'static str,
+    /// A folder that the call reads, as `/sample`.
+    pub(crate) sample: Option<PathBuf>,
+    pub(crate) grants: Grants,
 }
 
 impl Subject {
     pub(crate) fn request(&self) -> Request {
-        request(self.qualified, self.input)
+        request(self.qualified, self.input).grants(self.grants.clone())
     }
 }
 
@@ -36,6 +39,8 @@ pub(crate) fn echo() -> anyhow::Result<Subject> {
         tool: "echo",
         qualified: "wat.echo",
         input: r#"{"a":1}"#,
+        sample: None,
+        grants: Grants::default(),
     })
 }
 
@@ -64,6 +69,8 @@ pub(crate) fn count_in(lang: Language) -> anyhow::Result<Subject> {
         tool: "count",
         qualified: "count.count",
         input,
+        sample: None,
+        grants: Grants::default(),
     })
 }
 
@@ -77,6 +84,77 @@ pub(crate) fn jq() -> anyhow::Result<Subject> {
         tool: "jq",
         qualified: "jq.jq",
         input,
+        sample: None,
+        grants: Grants::default(),
+    })
+}
+
+/// Of each tool of the toolbox that is not a subject above: its folder, its names, a call, and what that reads.
+const TOOLBOX: [(&str, &str, &str, &str, Option<&str>); 5] = [
+    (
+        "sql",
+        "query",
+        "sql.query",
+        r#"{"sql":"SELECT count(*) FROM requests","files":[{"path":"/sample/requests.csv"}]}"#,
+        Some("example-tools/sql/sample"),
+    ),
+    (
+        "chart",
+        "draw",
+        "chart.draw",
+        r#"{"kind":"pie","rows":[{"from":"web","visits":31},{"from":"mail","visits":12}],"x":"from","y":"visits"}"#,
+        None,
+    ),
+    (
+        "image",
+        "info",
+        "image.info",
+        r#"{"path":"/sample/pixel.png"}"#,
+        Some("example-tools/everything/src"),
+    ),
+    (
+        "pdf",
+        "text",
+        "pdf.text",
+        r#"{"path":"/sample/report.pdf"}"#,
+        Some("example-tools/pdf/sample"),
+    ),
+    (
+        "shell",
+        "shell",
+        "shell.shell",
+        r#"{"script":"seq 10 | sort -r | head -1"}"#,
+        None,
+    ),
+];
+
+/// Calls of the tools that the packages carry.
+pub(crate) fn toolbox() -> impl Iterator<Item = anyhow::Result<Subject>> {
+    TOOLBOX.into_iter().map(tool_of_the_box)
+}
+
+fn tool_of_the_box(
+    (name, tool, qualified, input, sample): (
+        &'static str,
+        &'static str,
+        &'static str,
+        &'static str,
+        Option<&str>,
+    ),
+) -> anyhow::Result<Subject> {
+    let mut grants = Grants::default();
+    let sample = sample.map(|folder| root().join(folder));
+    if let Some(folder) = &sample {
+        grants.allow_read(&format!("{}=/sample", folder.display()))?;
+    }
+    Ok(Subject {
+        name,
+        component: component(&root().join("example-tools").join(name), None)?,
+        tool,
+        qualified,
+        input,
+        sample,
+        grants,
     })
 }
 
@@ -94,6 +172,8 @@ pub(crate) fn fixture(
         tool,
         qualified,
         input: "{}",
+        sample: None,
+        grants: Grants::default(),
     })
 }
 

@@ -77,7 +77,8 @@ fn compare(subject: &Subject, keep: Keep) -> anyhow::Result<Compared> {
 pub(crate) fn measured(subject: &Subject, keep: Keep) -> anyhow::Result<(Samples, Samples)> {
     let mut floor = Samples::default();
     let mut pipeline = Samples::default();
-    let bare = Bare::compile(Settings::metered(Some(POOL)), &subject.component)?;
+    let mut bare = Bare::compile(Settings::metered(Some(POOL)), &subject.component)?;
+    bare.sample.clone_from(&subject.sample);
     let host = subjects::host(|settings| {
         settings.calls_at_once(POOL).journal(LogSettings {
             keep,

@@ -1,13 +1,15 @@
 //! Bare wasmtime, the floor: the same engine settings as `host/sandbox/src/engine.rs`, and nothing around them. No
 //! limits, no deadline, no cancellation, no validation, no record.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use wasmtime::component::{Component, Linker, Resource, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Store,
 };
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
-use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 mod bindings {
     wasmtime::component::bindgen!({
@@ -118,6 +120,8 @@ pub(crate) struct Bare {
     engine: Engine,
     settings: Settings,
     tool: ToolPre<World>,
+    /// What a call reads, as `/sample`.
+    pub(crate) sample: Option<PathBuf>,
 }
 
 impl Bare {
@@ -157,17 +161,22 @@ impl Bare {
         interaction::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         artifacts::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         context_modifiers::add_to_linker::<_, Only>(&mut linker, |world| world)?;
+        // Requests, and calls of other tools: no call here makes any.
+        linker.define_unknown_imports_as_traps(component)?;
         let tool = ToolPre::new(linker.instantiate_pre(component)?)?;
         Ok(Self {
             engine,
             settings,
             tool,
+            sample: None,
         })
     }
 
     /// A fresh store and instance, one call, and everything dropped.
     pub(crate) async fn call(&self, tool: &str, input: &str) -> wasmtime::Result<Outcome> {
-        let mut store = self.settings.open(&self.engine, World::new())?;
+        let mut store = self
+            .settings
+            .open(&self.engine, World::new(self.sample.as_ref())?)?;
         let call = Call {
             invocation_id: "01K00000000000000000000000".to_owned(),
             tool: tool.to_owned(),
@@ -201,14 +210,17 @@ struct World {
 type Only = wasmtime::component::HasSelf<World>;
 
 impl World {
-    fn new() -> Self {
+    fn new(sample: Option<&PathBuf>) -> wasmtime::Result<Self> {
         let mut wasi = WasiCtxBuilder::new();
         wasi.stdout(MemoryOutputPipe::new(64 << 10))
             .stderr(MemoryOutputPipe::new(64 << 10));
-        Self {
+        if let Some(sample) = sample {
+            wasi.preopened_dir(sample, "/sample", FsPerms::ReadOnly)?;
+        }
+        Ok(Self {
             wasi: wasi.build(),
             table: ResourceTable::new(),
-        }
+        })
     }
 }
 
