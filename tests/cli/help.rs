@@ -33,6 +33,7 @@ const HELP: &[(&[&str], &[&str])] = &[
             "--build",
             "--timeout",
             "--fuel",
+            "--cpu",
             "--memory",
             "--max-output",
             "--json",
@@ -348,6 +349,7 @@ fn every_default_in_the_help_is_the_default() {
     for default in [
         format!("[default: {}s]", limits.wall.as_secs()),
         format!("[default: {}]", limits.fuel),
+        format!("[default: {}s]", limits.cpu.as_secs()),
         format!("[default: {}MiB]", limits.memory_bytes >> 20),
         format!("[default: {}MiB]", limits.output_bytes >> 20),
     ] {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{echo_in, guest};
-use crate::support::{Toolcell, scratch};
+use crate::support::{Home, Toolcell, fixture, scratch};
 
 #[test]
 fn a_limit_without_a_meaning_is_a_bad_request_that_says_what_has_one() {
@@ -18,6 +18,7 @@ fn a_limit_without_a_meaning_is_a_bad_request_that_says_what_has_one() {
             &["0", "1TB", "many", "-1", "99999999999GiB"][..],
             "64MiB",
         ),
+        ("--cpu", &["5", "soon", "0s"][..], "500ms"),
         ("--max-output", &["0", "1.5MiB", "MiB"][..], "64MiB"),
         (
             "--fuel",
@@ -98,6 +99,45 @@ fn every_limit_stops_what_is_over_it_and_is_on_the_bill() {
             result["error"]
         );
     }
+}
+
+#[test]
+fn a_file_can_have_the_tools_of_a_component_metered_by_time() {
+    let home = Home::new();
+    let component = fixture("hostile").display().to_string();
+    let entry = |meter: &str| {
+        home.configure(&format!(
+            "[limits]\ncpu = \"150ms\"\n[[tool]]\ncomponent = {component:?}\nmeter = {meter:?}\n"
+        ))
+    };
+    let tool = format!("{component}#spin_fuel");
+    let spin = |options: &[&str]| {
+        let call = ["call", &tool, "{}", "--json", "--timeout=20s"];
+        let arguments = [&call[..], options].concat();
+        let ran = home.toolcell(&arguments).run().exits(4).json();
+        let code = ran["error"]["error_code"].as_str().unwrap().to_owned();
+        (code, ran["usage"]["cpu_ms"]["limit"].as_u64())
+    };
+    entry("time");
+    assert_eq!(
+        spin(&["--fuel=1000"]),
+        ("cpu_time_exhausted".to_owned(), Some(150))
+    );
+    assert_eq!(
+        spin(&["--cpu=90ms"]),
+        ("cpu_time_exhausted".to_owned(), Some(90))
+    );
+    // Its code lies beside the other in the cache.
+    entry("fuel");
+    assert_eq!(spin(&["--fuel=1000"]), ("fuel_exhausted".to_owned(), None));
+    entry("sundial");
+    let refused = home.toolcell(&["call", &tool, "{}"]).run().exits(3);
+    assert!(
+        refused.stderr.contains("`fuel` or `time`") || refused.stdout.contains("`fuel` or `time`"),
+        "{}{}",
+        refused.stdout,
+        refused.stderr
+    );
 }
 
 #[test]

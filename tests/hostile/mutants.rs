@@ -32,6 +32,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("fuel", &[], &["sandbox::limits::"]),
     (
+        "cpu_time",
+        &[],
+        &["sandbox::limits::a_tool_that_is_metered_by_time"],
+    ),
+    (
         "hostcall_fuel",
         &[],
         &["sandbox::floods::an_answer_over_the_limit_is_not_copied_out_of_the_guest"],

@@ -6,6 +6,7 @@
 
 mod secrecy;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use toolcell_journal::{CallLog, LogSettings};
 use toolcell_policy::{Limits, Provenance, Rule, RuleWords};
 use toolcell_spec::{AbortReason, ErrorClass, ErrorCode};
 
-use crate::support::{Called, Server, Test, check_record, host, scratch};
+use crate::support::{Called, Server, Test, check_record, fixture, host, scratch};
 
 use super::approvals::{asked, input as line, lines, place};
 use super::doubles::{RecordingListener, echoing, home_with_own_payloads, importing, internal};
@@ -73,8 +74,8 @@ impl Family {
 }
 
 async fn loaded(host: &Arc<Host>) {
-    for guest in ["caller#call", "probe#echo", "hostile#spin"] {
-        Test::new(guest).on(host).load().await.unwrap();
+    for guest in ["caller", "probe", "hostile"] {
+        host.load_file(&fixture(guest)).await.unwrap();
     }
 }
 
@@ -593,6 +594,56 @@ async fn a_call_uses_up_the_fuel_of_the_call_that_makes_it() {
         with >= without + used,
         "{with} with a call of {used}, {without} without"
     );
+}
+
+/// The guests of `metered` are metered by time.
+async fn by_time(metered: &'static [&'static str]) -> Family {
+    Family::with(move |settings| {
+        let is_meant = move |file: &Path| metered.iter().any(|guest| file == fixture(guest));
+        settings.pooled(false).metered_by_time(is_meant)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_call_uses_up_the_cpu_time_of_the_call_that_makes_it() {
+    for metered in [&["caller", "hostile"][..], &["hostile"]] {
+        let family = by_time(metered).await;
+        let called = family
+            .free("call")
+            .timeout_ms(20_000)
+            .limit(|limits| limits.cpu = Duration::from_millis(300))
+            .call(calling("hostile.spin_fuel", json!({})))
+            .await;
+        let child = family.record(&children(&called)[0]);
+        assert_eq!(
+            child["result"]["error"]["error_code"], "cpu_time_exhausted",
+            "{metered:?}"
+        );
+        let cpu = called.0.result.usage.as_ref().unwrap().cpu_ms.unwrap();
+        assert_eq!(cpu.limit, 300);
+        assert!(cpu.used >= 299, "{metered:?}: {} ms", cpu.used);
+        if metered.contains(&"caller") {
+            called.failed("timeout", "cpu_time_exhausted");
+        } else {
+            refused(&answer(&called), "Timeout", "cpu_time_exhausted");
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_of_a_tool_that_counts_no_fuel_share_its_fuel() {
+    let family = by_time(&["caller"]).await;
+    let limit = 200_000_000;
+    let called = family
+        .free("call")
+        .timeout_ms(20_000)
+        .limit(|limits| limits.fuel = limit)
+        .call(calling("hostile.spin_fuel", json!({})))
+        .await;
+    refused(&answer(&called), "Timeout", "fuel_exhausted");
+    let fuel = called.0.result.usage.unwrap().fuel;
+    assert_eq!((fuel.used, fuel.limit), (limit, limit));
 }
 
 #[tokio::test]

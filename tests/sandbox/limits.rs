@@ -3,9 +3,13 @@
 //! Promise: Every call ends at its deadline.
 //! Promise: Memory of one call is bounded.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::support::{Called, Test};
+use serde_json::{Value, json};
+use toolcell::Host;
+
+use crate::support::{Called, Test, fixture, host};
 
 /// Maximum delay after a deadline, in milliseconds. The host promises much less; this machine may be busy.
 const SLACK_MS: u64 = 1_250;
@@ -110,6 +114,68 @@ async fn fuel_runs_out_at_the_same_point_each_time() {
     }
     assert!(points[0] > 100, "{points:?}");
     assert!(points.iter().all(|point| *point == points[0]), "{points:?}");
+}
+
+/// A host that meters the tools of `guest` by time.
+async fn by_time(guest: &str) -> Arc<Host> {
+    let host = host(|settings| settings.pooled(false).metered_by_time(|_| true));
+    host.load_file(&fixture(guest)).await.unwrap();
+    Arc::new(host)
+}
+
+#[tokio::test]
+async fn a_tool_that_is_metered_by_time_ends_at_its_cpu_time() {
+    let host = by_time("hostile").await;
+    let called = Test::new("hostile#spin_fuel")
+        .on(&host)
+        .timeout_ms(20_000)
+        .limit(|limits| limits.cpu = Duration::from_millis(200))
+        .call(json!({}))
+        .await;
+    called.failed("timeout", "cpu_time_exhausted");
+    assert_eq!(called.statuses(), ("timed_out".into(), "timed_out".into()));
+    assert!(called.message().contains("200 ms"), "{}", called.message());
+    let usage = called.0.result.usage.as_ref().unwrap();
+    let cpu = usage.cpu_ms.unwrap();
+    assert_eq!((cpu.limit, usage.fuel.used), (200, 0));
+    assert!((200..300).contains(&cpu.used), "{} ms", cpu.used);
+    assert!(usage.wall_ms.used >= cpu.used, "{usage:?}");
+}
+
+#[tokio::test]
+async fn a_tool_that_is_metered_by_time_and_waits_ends_at_its_deadline() {
+    let host = by_time("hostile").await;
+    for (tool, code, cpu_ms) in [
+        ("hostile#sleep", "deadline_exceeded", 0..200),
+        ("hostile#spin", "epoch_deadline", 50..1_000),
+        ("hostile#memcpy_loop", "epoch_deadline", 50..1_000),
+        ("hostile#clock_flood", "epoch_deadline", 50..1_000),
+    ] {
+        let called = Test::new(tool)
+            .on(&host)
+            .timeout_ms(400)
+            .limit(|limits| limits.cpu = Duration::from_secs(20))
+            .call(json!({}))
+            .await;
+        called.failed("timeout", code);
+        let used = called.0.result.usage.as_ref().unwrap().cpu_ms.unwrap().used;
+        assert!(cpu_ms.contains(&used), "{tool}: {used} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_metered_by_time_needs_no_fuel() {
+    let host = by_time("probe").await;
+    let called = Test::new("probe#counter")
+        .on(&host)
+        .limit(|limits| limits.fuel = 0)
+        .call(json!({}))
+        .await;
+    called.succeeded();
+    let usage = called.0.result.usage.as_ref().unwrap();
+    assert_eq!((usage.fuel.used, usage.fuel.limit), (0, 0));
+    let counted = Test::new("probe#counter").call(json!({})).await;
+    assert_eq!(counted.0.result.usage.as_ref().unwrap().cpu_ms, None);
 }
 
 #[tokio::test]

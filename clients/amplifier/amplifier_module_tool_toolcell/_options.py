@@ -18,7 +18,7 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
 }
 _GRANTS = {"read", "write", "env", "net", "secret", "tool"}
 _DENY = {"read", "write", "net"}
-_LIMITS = {"timeout", "fuel", "memory", "max_output", "max_disk", "max_artifact_bytes", "memory_total"}
+_LIMITS = {"timeout", "fuel", "cpu", "memory", "max_output", "max_disk", "max_artifact_bytes", "memory_total"}
 _START_TIMEOUT_S = 60.0
 
 

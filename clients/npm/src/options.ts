@@ -20,6 +20,8 @@ export interface Options {
   /** Wall time of a call: milliseconds, or a text such as `5s`. */
   timeout?: number | string;
   fuel?: number;
+  /** CPU time of a call, of a tool that is metered by it: milliseconds, or a text such as `5s`. */
+  cpu?: number | string;
   memory?: number | string;
   maxOutput?: number | string;
   maxDisk?: number | string;
@@ -71,7 +73,7 @@ const VALUES = [
   "recordTo",
   "session",
 ] as const;
-const DURATIONS = ["timeout", "approvalTimeout"] as const;
+const DURATIONS = ["timeout", "cpu", "approvalTimeout"] as const;
 const KNOWN = new Set<string>(["tools", "config", "workspace", "workspaceRollback", ...LISTS, ...VALUES, ...DURATIONS]);
 
 /** The arguments of the program. `others` are the names of options that are not for it. */

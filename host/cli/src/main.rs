@@ -5,6 +5,7 @@ extern crate toolcell_spec;
 
 mod agreed;
 mod ask;
+mod bar;
 mod bundled;
 mod callable;
 mod command;
@@ -14,6 +15,7 @@ mod exit;
 mod exporting;
 mod folder;
 mod hooks;
+mod hosts;
 mod interrupts;
 mod options;
 mod protected_sources;

@@ -445,6 +445,9 @@ pub(crate) struct LimitOptions {
     /// CPU budget in units of fuel; 15 to 35 million take about 1 ms [default: 500000000000]
     #[arg(long, value_name = "N")]
     fuel: Option<u64>,
+    /// CPU time of a tool that is metered by it in place of fuel [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    cpu: Option<Duration>,
     /// Memory limit of the call [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
@@ -464,6 +467,7 @@ impl LimitOptions {
         GivenLimits {
             timeout: self.timeout,
             fuel: self.fuel,
+            cpu: self.cpu,
             memory: self.memory,
             memory_total: None,
             max_output: self.max_output,
@@ -477,6 +481,7 @@ impl LimitOptions {
         let &Self {
             timeout,
             fuel,
+            cpu,
             memory,
             max_output,
             max_disk,
@@ -489,11 +494,13 @@ impl LimitOptions {
             ("--max-disk", max_disk),
             ("--max-artifact-bytes", max_artifact_bytes),
         ];
-        let timeout = timeout.map(|timeout| format!("--timeout={}ms", timeout.as_millis()));
+        let times = [("--timeout", timeout), ("--cpu", cpu)]
+            .into_iter()
+            .filter_map(|(option, time)| Some(format!("{option}={}ms", time?.as_millis())));
         let numbers = numbers
             .into_iter()
             .filter_map(|(option, value)| Some(format!("{option}={}", value?)));
-        timeout.into_iter().chain(numbers).collect()
+        times.chain(numbers).collect()
     }
 }
 
@@ -647,6 +654,7 @@ mod tests {
         for (entry, value) in [
             ("timeout", "\"7s\""),
             ("fuel", "7"),
+            ("cpu", "\"7s\""),
             ("memory", "\"7MiB\""),
             ("max_output", "\"7KiB\""),
             ("max_disk", "\"7GiB\""),

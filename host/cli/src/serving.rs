@@ -31,11 +31,12 @@ use super::agreed::AgreedComponents;
 use super::ask::{self, Origin};
 use super::compiling;
 use super::exit::{BadRequest, Stop};
+use super::hosts;
 use super::options::{ApprovalOptions, CallOptions, Settings, one_of};
 use super::protected_sources::{self, CommandFiles, KeptFile};
 use super::reload::Reload;
 use super::runtime::Runtime;
-use super::target::{self, BuildPermission};
+use super::target::BuildPermission;
 use super::tool_configs::ToolConfigs;
 use super::watching::{Stamp, WatchedFiles};
 use super::{bundled, exporting, hooks, show, surface};
@@ -233,8 +234,8 @@ impl ServingOptions {
         let telemetry = self
             .telemetry
             .get_or_init(|| exporting::start(&layers, &self.options.grants));
-        let mut host = target::host(home, |host| {
-            target::configure(host, &layers, &settings.limits)
+        let mut host = hosts::host(home, |host| {
+            hosts::configure(host, home, &layers, &settings.limits)
                 .pooled(true)
                 .calls_at_once(HostBuilder::CALLS_AT_ONCE)
                 .callers(self.callers)

@@ -12,7 +12,7 @@ use super::exit::{Exit, Stop};
 use super::runtime::Runtime;
 use super::serving::{Components, ReloadableServer, ServingOptions, ServingState};
 use super::watching::WatchedFiles;
-use super::{compiling, show, target};
+use super::{compiling, hosts, show};
 
 /// Otherwise the exit code of a printed refusal.
 pub(crate) enum Ready {
@@ -134,7 +134,7 @@ fn interim(home: &Home, serving: &ServingOptions) -> anyhow::Result<ServerTools>
         .settings(home)
         .map(|settings| settings.grants)
         .unwrap_or_default();
-    let host = Arc::new(target::host(home, |settings| settings)?);
+    let host = Arc::new(hosts::host(home, |settings| settings)?);
     let offers = ExposedTools::on(Vec::new(), |tools| Surface::new(tools, 0));
     let approvals = ApprovalSettings {
         session: None,

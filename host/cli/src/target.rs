@@ -5,11 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolcell::{ComponentTools, Home, Host, HostBuilder, Limits};
-use toolcell_config::{
-    self as config, ConfigLayer, ConfigLayers, InstalledComponent, InstalledNames,
-    configured_compilation,
-};
+use toolcell::{ComponentTools, Home};
+use toolcell_config::{self as config, ConfigLayer, InstalledComponent, InstalledNames};
 use toolcell_engine::approval::legible;
 use toolcell_engine::catalog::{Tool, pick};
 use toolcell_engine::find::SELECT;
@@ -23,7 +20,6 @@ use toolcell_toolchain::{
     ToolchainSearch,
 };
 
-use super::exit::BadRequest;
 use super::{bundled, folder, terminal};
 
 /// A path or an installed name, and the name of one of its tools.
@@ -366,34 +362,4 @@ pub(crate) fn build_settings(home: &Home) -> anyhow::Result<BuildSettings> {
 
 pub(crate) fn build(dir: &Path, home: &Home) -> anyhow::Result<BuildOutcome> {
     toolchain::build(dir, &build_settings(home)?, &mut super::show::say)
-}
-
-pub(crate) fn host(
-    home: &Home,
-    change: impl FnOnce(HostBuilder) -> HostBuilder,
-) -> anyhow::Result<Host> {
-    let settings = Host::builder()
-        .home(home.clone())
-        .calls_at_once(1)
-        .pooled(false);
-    let settings = match super::compiling::shown() {
-        Some(shown) => settings.compile_watch(shown),
-        None => settings,
-    };
-    Ok(change(settings).build()?)
-}
-
-/// Calls no components; the user's own file decides.
-pub(crate) fn loading_host(home: &Home) -> anyhow::Result<Host> {
-    let compilation = configured_compilation(home).map_err(BadRequest::from_error)?;
-    host(home, |settings| compilation.apply(settings))
-}
-
-pub(crate) fn configure(host: HostBuilder, layers: &ConfigLayers, limits: &Limits) -> HostBuilder {
-    layers
-        .compilation
-        .apply(host)
-        .memory_bytes_max(limits.memory_bytes)
-        .journal(layers.journal)
-        .keeping(layers.keeping)
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcell::{ComponentTools, Home, Policy, Refusal};
-use toolcell_config::{ConfigLayer, ConfigLayers, InstalledNames, ToolEntry};
+use toolcell::{ComponentTools, Home, HostBuilder, Policy, Refusal};
+use toolcell_config::{ConfigLayer, ConfigLayers, InstalledNames, ToolEntry, ToolMeter};
 
 use super::target::{BuildPermission, Target};
 
@@ -21,8 +21,19 @@ struct Entry {
     /// Found when first needed, because that reads the sources.
     built: OnceLock<Option<PathBuf>>,
     config: Option<String>,
+    meter: Option<ToolMeter>,
     /// File and line, for messages.
     place: String,
+}
+
+/// Tells `host` which components are metered by CPU time.
+pub(crate) fn metered(host: HostBuilder, home: &Home, layers: &ConfigLayers) -> HostBuilder {
+    let configs = ToolConfigs::new(home, layers);
+    let by_time = |entry: &Entry| entry.meter == Some(ToolMeter::Time);
+    if !configs.entries.iter().any(by_time) {
+        return host;
+    }
+    host.metered_by_time(move |path| configs.is_metered_by_time(path))
 }
 
 impl ToolConfigs {
@@ -39,7 +50,7 @@ impl ToolConfigs {
                 named.extend(entry.paths.iter().cloned());
                 configs
                     .entries
-                    .extend(entry.config.is_some().then_some(entry));
+                    .extend((entry.config.is_some() || entry.meter.is_some()).then_some(entry));
             }
             configs.named.push((layer.file.path.clone(), named));
         }
@@ -57,6 +68,16 @@ impl ToolConfigs {
             named: Vec::new(),
             entries: vec![Entry::new(layer, entry, names)],
         }
+    }
+
+    /// The first entry that says it decides.
+    fn is_metered_by_time(&self, path: &Path) -> bool {
+        let Ok(own) = path.canonicalize() else {
+            return false;
+        };
+        let mut entries = self.entries.iter().filter(|entry| entry.meter.is_some());
+        let entry = entries.find(|entry| entry.leads_to(&own, &self.home));
+        entry.is_some_and(|entry| entry.meter == Some(ToolMeter::Time))
     }
 
     /// Applies [`Self::name`] and [`Self::give`], with the errors of the latter.
@@ -110,6 +131,7 @@ impl Entry {
             target,
             built: OnceLock::new(),
             config: entry.config.as_ref().map(|config| config.json().to_owned()),
+            meter: entry.meter,
             place: layer.file.place_of(&entry.component),
         }
     }

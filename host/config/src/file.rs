@@ -116,6 +116,8 @@ pub struct LimitSection {
     pub timeout: Option<ConfigText>,
     /// CPU budget of a call, in units of fuel.
     pub fuel: Option<u64>,
+    /// CPU time of a call, such as `30s`, of a tool with `meter = "time"`.
+    pub cpu: Option<ConfigText>,
     /// Memory of a call, such as `256MiB`; a size without a unit is in bytes.
     #[serde(deserialize_with = "config_text::size")]
     pub memory: Option<ConfigText>,
@@ -233,8 +235,19 @@ pub struct ToolEntry {
     pub component: ConfigText,
     /// Time limit of a call, such as `5s`.
     pub timeout: Option<ConfigText>,
+    /// `fuel`, or `time`: the tools of the component are limited by CPU time. They run faster, and a tool that is stopped
+    /// is not stopped at the same point each time.
+    pub meter: Option<ToolMeter>,
     /// Settings for a component that takes them.
     pub config: Option<ToolConfig>,
+}
+
+/// What limits how much a tool computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolMeter {
+    Fuel,
+    Time,
 }
 
 /// `[[rule]]`: every subject that is named must match; patterns may contain `*`, and `**` for paths.

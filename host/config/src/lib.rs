@@ -35,7 +35,7 @@ pub use declared::DeclaredTool;
 pub use declaring::declare;
 pub use file::{
     ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure,
-    RuleEntry, ToolEntry, bytes, project_bytes,
+    RuleEntry, ToolEntry, ToolMeter, bytes, project_bytes,
 };
 pub use find::{FILE_NAME, LOCAL_FILE_NAME, ProjectFiles};
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};

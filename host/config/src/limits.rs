@@ -10,6 +10,7 @@ use super::{duration, size};
 pub struct GivenLimits {
     pub timeout: Option<Duration>,
     pub fuel: Option<u64>,
+    pub cpu: Option<Duration>,
     /// Bytes, like all below.
     pub memory: Option<u64>,
     /// For all calls of a server together.
@@ -30,6 +31,7 @@ impl GivenLimits {
         let time = |text: &str| duration(text).map(Some);
         let timeout = &mut limits.timeout;
         file.set(timeout, "limits: timeout", &section.timeout, time)?;
+        file.set(&mut limits.cpu, "limits: cpu", &section.cpu, time)?;
         let artifacts = &mut limits.max_artifact_bytes;
         for (limit, name, word) in [
             (&mut limits.memory, "memory", &section.memory),
@@ -56,6 +58,7 @@ impl GivenLimits {
         Self {
             timeout: lowest(self.timeout, other.timeout),
             fuel: lowest(self.fuel, other.fuel),
+            cpu: lowest(self.cpu, other.cpu),
             memory: lowest(self.memory, other.memory),
             memory_total: lowest(self.memory_total, other.memory_total),
             max_output: lowest(self.max_output, other.max_output),
@@ -69,6 +72,7 @@ impl GivenLimits {
         Limits {
             wall: self.timeout.unwrap_or(defaults.wall),
             fuel: self.fuel.unwrap_or(defaults.fuel),
+            cpu: self.cpu.unwrap_or(defaults.cpu),
             memory_bytes: self.memory.unwrap_or(defaults.memory_bytes),
             output_bytes: self.max_output.unwrap_or(defaults.output_bytes),
             disk_bytes: self.max_disk.unwrap_or(defaults.disk_bytes),

@@ -33,7 +33,7 @@ pub struct ChildCall {
 
 #[derive(Clone, Debug)]
 pub struct LimitShare {
-    /// Unused fuel and quotas, and the possible growth of the caller's memories, which stay while it waits. Boxed,
+    /// Unused fuel, CPU time and quotas, and the possible growth of the caller's memories, which stay while it waits. Boxed,
     /// because few calls are made by others.
     pub left: Box<Limits>,
     pub deadline: Instant,
@@ -51,6 +51,7 @@ impl LimitShare {
         if guard!("child_share") {
             let host = limits.host_bytes().saturating_sub(limits.memory_bytes);
             own.fuel = own.fuel.min(self.left.fuel);
+            own.cpu = own.cpu.min(self.left.cpu);
             own.memory_bytes = own
                 .memory_bytes
                 .min(self.left.memory_bytes.saturating_sub(host));

@@ -19,6 +19,8 @@ use toolcell_spec::Usage;
 pub struct Limits {
     /// Units of wasmtime fuel, which are deterministic. Default: 500,000,000,000.
     pub fuel: u64,
+    /// CPU time of the threads that run the guest, for a component that is metered by it in place of fuel. Default: 30 s.
+    pub cpu: Duration,
     /// From instantiation to the end of post-return, host calls included, and loading code at a component's first call;
     /// checks that load it before wait as long. Default: 60 s.
     pub wall: Duration,
@@ -101,6 +103,7 @@ impl Default for Limits {
         Self {
             // 15 to 35 million units are about a millisecond of CPU: this is around 15 to 30 s.
             fuel: 500_000_000_000,
+            cpu: Duration::from_secs(30),
             wall: Duration::from_secs(60),
             memory_bytes: 256 << 20,
             table_elements: 100_000,
@@ -153,6 +156,8 @@ impl Limits {
     pub fn less(&self, spent: &Usage) -> Self {
         let mut left = self.clone();
         left.fuel = left.fuel.saturating_sub(spent.fuel.used);
+        let cpu_ms = spent.cpu_ms.map_or(0, |cpu| cpu.used);
+        left.cpu = left.cpu.saturating_sub(Duration::from_millis(cpu_ms));
         left.wall = left
             .wall
             .saturating_sub(Duration::from_millis(spent.wall_ms.used));

@@ -17,6 +17,7 @@ use toolcell_system::file_state::FileState;
 use toolcell_system::private::{self, OnDisk, OthersAccess};
 use zeroize::Zeroizing;
 
+use super::engine::Meter;
 use super::own_files;
 
 /// Last in an entry, so that the code can be mapped as it lies in the file.
@@ -153,8 +154,9 @@ impl CodeCache {
         &self,
         path: &Path,
         component: &FileState,
+        meter: Meter,
     ) -> Option<CacheNote<D>> {
-        let mut file = open_private(&self.note_path(path))?;
+        let mut file = open_private(&self.note_path(path, meter))?;
         let mut bytes = Vec::new();
         Read::by_ref(&mut file)
             .take(NOTE_BYTES_MAX + 1)
@@ -162,7 +164,7 @@ impl CodeCache {
             .ok()?;
         let (mac, body) = bytes.split_first_chunk::<{ MAC as usize }>()?;
         // blake3 compares hashes in constant time.
-        if guard!("cache_notes") && self.note_mac(path, body) != blake3::Hash::from(*mac) {
+        if guard!("cache_notes") && self.note_mac((path, meter), body) != blake3::Hash::from(*mac) {
             return None;
         }
         let note: CacheNote<D> = serde_json::from_slice(body).ok()?;
@@ -174,17 +176,17 @@ impl CodeCache {
     }
 
     /// A failed write is ignored, because it only costs another read.
-    pub(super) fn remember<D: Serialize>(&self, path: &Path, note: &CacheNote<D>) {
+    pub(super) fn remember<D: Serialize>(&self, path: &Path, meter: Meter, note: &CacheNote<D>) {
         let Ok(body) = serde_json::to_vec(note) else {
             return;
         };
         if body.len() as u64 + MAC > NOTE_BYTES_MAX {
             return;
         }
-        let mac = self.note_mac(path, &body);
+        let mac = self.note_mac((path, meter), &body);
         let _ = private::create_dir(&self.notes).and_then(|()| {
             private::write_atomically(
-                &self.note_path(path),
+                &self.note_path(path, meter),
                 &[mac.as_bytes(), &body],
                 OnDisk::Later,
             )
@@ -200,12 +202,13 @@ impl CodeCache {
 
     /// Covers the engine's settings, and the version of toolcell and its checks, because another version could refuse
     /// the component's records.
-    fn note_mac(&self, path: &Path, body: &[u8]) -> blake3::Hash {
+    fn note_mac(&self, (path, meter): (&Path, Meter), body: &[u8]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.note_key);
         hasher.update(self.compatibility.as_bytes());
         for part in [
             env!("CARGO_PKG_VERSION").as_bytes(),
             CHECKS_VERSION.as_bytes(),
+            <&str>::from(meter).as_bytes(),
             path.as_os_str().as_encoded_bytes(),
         ] {
             // The length keeps the end of one part from counting as the beginning of the next.
@@ -233,12 +236,14 @@ impl CodeCache {
         Some(entry)
     }
 
-    fn note_path(&self, path: &Path) -> PathBuf {
-        self.notes.join(
-            blake3::hash(path.as_os_str().as_encoded_bytes())
-                .to_hex()
-                .as_str(),
-        )
+    fn note_path(&self, path: &Path, meter: Meter) -> PathBuf {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(path.as_os_str().as_encoded_bytes());
+        if meter == Meter::Time {
+            // No path has it.
+            hasher.update(b"\0time");
+        }
+        self.notes.join(hasher.finalize().to_hex().as_str())
     }
 
     /// `None` unless toolcell wrote the entry for this engine.

@@ -21,22 +21,23 @@ use wasmtime::{Store, UpdateDeadline};
 use super::Sandbox;
 use super::bindings::tool::exports::toolcell::tool::guest::Call;
 use super::component::{LinkedComponent, LoadedComponent};
+use super::cpu_clock::{CpuClock, timed};
 use super::egress::{Egress, NetworkGate, RequestSecrets};
-use super::engine::GuestEngine;
+use super::engine::{GuestEngine, Meter};
 use super::folder::OpenFolder;
 use super::import::context_modifiers::ContextChanges;
 use super::import::tools::ChildCalls;
-use super::limiter::{MemoryMeter, charging};
+use super::limiter::charging;
 use super::nondeterminism::NondeterminismSources;
 use super::own_files::{self, OpenFolders};
-use super::state::StoreState;
+use super::state::{CallMeters, StoreState};
 use super::trap::{self, StopReason, TrapContext};
 use super::wasi::WasiInputs;
 use super::world::FirstLoad;
 
 pub(super) use checks::{classify, validate};
-pub(super) use end::usage;
 use end::{blank, close, failed_after, not_loaded, verdict};
+pub(super) use end::{fuel_left, usage};
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
 
 /// Guests have tasks, threads, streams and their ends in the engine's own table.
@@ -96,14 +97,14 @@ pub(super) async fn invoke(
     };
     let result = {
         let _running = engine.running();
-        let meter = store.data().limiter.meter();
+        let meters = store.data().meters();
         let grace = component.imported.cancellation.then(|| CancelGrace {
             time: sandbox.cancel_grace,
             expiry: store.data().expiry.clone(),
         });
         let work = pin!(linked.world.invoke(&mut store, &request));
         bounded(
-            (meter, work),
+            (meters, work),
             limits.wall.saturating_sub(loading),
             &run.cancellation,
             grace.as_ref(),
@@ -272,9 +273,9 @@ pub(super) async fn run<T>(
     work: impl AsyncFnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
 ) -> Result<T, Refusal> {
     let _running = engine.running();
-    let meter = store.data().limiter.meter();
+    let meters = store.data().meters();
     let result = bounded(
-        (meter, pin!(work(&mut *store))),
+        (meters, pin!(work(&mut *store))),
         limits.wall,
         cancellation,
         None,
@@ -362,11 +363,11 @@ fn open(
 ) -> wasmtime::Result<Store<StoreState>> {
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.limiter);
-    store.set_fuel(if guard!("fuel") {
-        limits.fuel
-    } else {
-        u64::MAX
-    })?;
+    match engine.kind().meter() {
+        Meter::Fuel if guard!("fuel") => store.set_fuel(limits.fuel)?,
+        Meter::Fuel => store.set_fuel(u64::MAX)?,
+        Meter::Time => store.data_mut().cpu = Arc::new(CpuClock::limited(limits.cpu)),
+    }
     let lifted = limits.output_bytes.saturating_add(HOST_CALL_BYTES);
     if guard!("hostcall_fuel") {
         store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
@@ -409,17 +410,19 @@ pub(super) struct CancelGrace {
     expiry: Cancellation,
 }
 
-/// A guest with `grace` is asked to stop first. `meter` counts its stacks.
+/// A guest with `grace` is asked to stop first.
 async fn bounded<T>(
-    (meter, work): (
-        Arc<MemoryMeter>,
+    (meters, work): (
+        CallMeters,
         Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     ),
     wall: Duration,
     cancellation: &Cancellation,
     grace: Option<&CancelGrace>,
 ) -> wasmtime::Result<T> {
-    unless_stopped(pin!(charging(meter, work)), wall, cancellation, grace).await
+    let work = pin!(charging(meters.memory, work));
+    let work = pin!(timed(meters.cpu, work));
+    unless_stopped(work, wall, cancellation, grace).await
 }
 
 /// `work` is pinned, because each function that takes a future by value has it twice in its own.

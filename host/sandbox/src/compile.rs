@@ -19,7 +19,7 @@ use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 
 use super::adapt;
 use super::component::starts_too_large;
-use super::engine::EngineKind;
+use super::engine::{EngineKind, Meter};
 
 pub use worker::compile_worker;
 
@@ -37,6 +37,8 @@ const GRACE_SECONDS: u64 = 1;
 const LOWEST_PRIORITY: i32 = 19;
 /// The code is for the engine with more features.
 const EXTENDED: i32 = 3;
+/// The code counts no fuel.
+const TIMED: i32 = 4;
 /// Standard error says why.
 const FAULTY: i32 = 65;
 /// Standard error says why.
@@ -51,7 +53,7 @@ const PANICKED: i32 = 101;
 const UNLIMITED: i32 = 71;
 
 /// How thoroughly a component is compiled. Code of either kind runs in the same engine, and uses the same fuel. Its text is
-/// the argument of a compiler's process.
+/// an argument of a compiler's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum CompileEffort {
@@ -62,6 +64,23 @@ pub enum CompileEffort {
     Thorough,
     /// Thorough with the lowest priority, while quickly compiled code runs.
     Again,
+}
+
+/// What the compiler makes of a component.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CompileOrder {
+    pub(super) effort: CompileEffort,
+    pub(super) meter: Meter,
+}
+
+impl CompileOrder {
+    /// For a tool that is used for long, or a hook.
+    pub(super) fn thorough(meter: Meter) -> Self {
+        Self {
+            effort: CompileEffort::Thorough,
+            meter,
+        }
+    }
 }
 
 /// A step of the compilation of one component, for a user who waits for it.
@@ -155,15 +174,15 @@ impl Compiler {
     pub(super) async fn compile(
         &self,
         component: &[u8],
-        effort: CompileEffort,
+        order: CompileOrder,
     ) -> Result<(EngineKind, Vec<u8>), Refusal> {
-        if effort == CompileEffort::Again {
+        if order.effort == CompileEffort::Again {
             let _turn = self.again.acquire().await;
-            return self.compile_within_limits(component, effort).await;
+            return self.compile_within_limits(component, order).await;
         }
         let _turn = self.turn.acquire().await;
         let mut watched = WatchedCompilation::begin(self.settings.watch.as_ref(), component.len());
-        let compiled = self.compile_within_limits(component, effort).await;
+        let compiled = self.compile_within_limits(component, order).await;
         watched.compiled = compiled.is_ok();
         compiled
     }
@@ -171,14 +190,14 @@ impl Compiler {
     async fn compile_within_limits(
         &self,
         component: &[u8],
-        effort: CompileEffort,
+        order: CompileOrder,
     ) -> Result<(EngineKind, Vec<u8>), Refusal> {
         let wall = if guard!("compile_time") {
             Duration::from_secs(self.cpu_seconds(component).saturating_mul(2).max(1))
         } else {
             Duration::MAX
         };
-        match tokio::time::timeout(wall, self.run(component, effort)).await {
+        match tokio::time::timeout(wall, self.run(component, order)).await {
             Ok(Ok((status, code, said))) => self.judge(component, status, code, &said),
             // As below, dropping the future killed the child.
             Ok(Err(error)) if error.is::<TooMuchCode>() => {
@@ -192,7 +211,7 @@ impl Compiler {
     async fn run(
         &self,
         component: &[u8],
-        effort: CompileEffort,
+        order: CompileOrder,
     ) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
         let settings = &self.settings;
         let mut child = Command::new(&settings.program)
@@ -214,7 +233,8 @@ impl Compiler {
                 .to_string(),
             )
             .arg(std::process::id().to_string())
-            .arg(<&str>::from(effort))
+            .arg(<&str>::from(order.effort))
+            .arg(<&str>::from(order.meter))
             .env_clear()
             .envs(toolcell_spec::guard::inherited())
             .envs([allocation(self.memory_bytes(component))])
@@ -278,6 +298,7 @@ impl Compiler {
         match status.code() {
             Some(0) => return Ok((EngineKind::Pooled, code)),
             Some(EXTENDED) => return Ok((EngineKind::Extended, code)),
+            Some(TIMED) => return Ok((EngineKind::Timed, code)),
             Some(FAULTY) => return Err(Refusal::new(ErrorCode::ComponentInvalid, faulty(said))),
             Some(NO_COMMAND) => {
                 return Err(Refusal::new(ErrorCode::ComponentInvalid, said.to_owned()));
@@ -484,12 +505,20 @@ mod tests {
     use toolcell_spec::ErrorCode;
 
     use super::worker::CompilerEngines;
-    use super::{Compilation, CompileEffort, Compiler, CompilerSettings, EngineKind, code_of};
+    use super::{
+        Compilation, CompileEffort, CompileOrder, Compiler, CompilerSettings, EngineKind, Meter,
+        code_of,
+    };
+
+    const QUICK: CompileOrder = CompileOrder {
+        effort: CompileEffort::Quick,
+        meter: Meter::Fuel,
+    };
 
     #[test]
     fn only_a_component_that_needs_concurrency_or_exceptions_is_compiled_for_the_slower_engine() {
         let compiled = |text: &str| {
-            CompilerEngines::new(CompileEffort::Thorough)
+            CompilerEngines::new(CompileOrder::thorough(Meter::Fuel))
                 .unwrap()
                 .compile(&wat::parse_str(text).unwrap())
         };
@@ -505,6 +534,10 @@ mod tests {
                 EngineKind::Extended,
                 "{needs_it}"
             );
+            let timed = CompilerEngines::new(CompileOrder::thorough(Meter::Time))
+                .unwrap()
+                .compile(&wat::parse_str(needs_it).unwrap());
+            assert_eq!(timed.unwrap().0, EngineKind::Timed, "{needs_it}");
         }
         let error =
             compiled(r#"(component (type (stream u8)) (export "x" (func 7)))"#).unwrap_err();
@@ -523,7 +556,7 @@ mod tests {
             watch: None,
         };
         let refusal = Compiler::new(settings)
-            .compile(b"", CompileEffort::Quick)
+            .compile(b"", QUICK)
             .await
             .unwrap_err();
         assert_eq!(refusal.code, ErrorCode::ComponentInvalid, "{refusal:?}");
@@ -561,7 +594,7 @@ mod tests {
                 watch: None,
             };
             let refusal = Compiler::new(settings)
-                .compile(b"", CompileEffort::Quick)
+                .compile(b"", QUICK)
                 .await
                 .unwrap_err();
             assert_eq!(refusal.code.as_str(), code, "{end}: {refusal:?}");
@@ -585,11 +618,8 @@ mod tests {
             code_bytes_max: 1_000,
             ..Compiler::new(settings)
         };
-        let compiled = tokio::time::timeout(
-            Duration::from_secs(60),
-            compiler.compile(b"", CompileEffort::Quick),
-        )
-        .await;
+        let compiled =
+            tokio::time::timeout(Duration::from_secs(60), compiler.compile(b"", QUICK)).await;
         let refusal = compiled.unwrap().unwrap_err();
         assert_eq!(refusal.code, ErrorCode::CompileLimit);
         assert!(
@@ -629,24 +659,15 @@ mod tests {
             };
             assert_eq!((begun, said), (Compilation::Begins { bytes: 3 }, compiled));
         };
-        compiler("cat")
-            .compile(b"abc", CompileEffort::Quick)
-            .await
-            .unwrap();
+        compiler("cat").compile(b"abc", QUICK).await.unwrap();
         ended(true);
-        compiler("exit 1")
-            .compile(b"abc", CompileEffort::Quick)
-            .await
-            .unwrap_err();
+        compiler("exit 1").compile(b"abc", QUICK).await.unwrap_err();
         ended(false);
         let slow = compiler("sleep 600");
         assert!(
-            tokio::time::timeout(
-                Duration::from_millis(50),
-                slow.compile(b"abc", CompileEffort::Quick)
-            )
-            .await
-            .is_err()
+            tokio::time::timeout(Duration::from_millis(50), slow.compile(b"abc", QUICK))
+                .await
+                .is_err()
         );
         ended(false);
     }

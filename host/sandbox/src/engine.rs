@@ -1,5 +1,5 @@
-//! The wasmtime engines: metered by fuel, interrupted by epochs. One is pooled; the other runs components that need the
-//! component model's concurrency or exceptions, which makes each call slower.
+//! The wasmtime engines, all interrupted by epochs. Two count fuel: one is pooled, the other runs components that need the
+//! component model's concurrency or exceptions, which makes each call slower. The third counts none.
 
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 use tokio::sync::Semaphore;
 use wasmtime::{
     Config, Enabled, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
@@ -55,6 +56,17 @@ const TABLES_MAX: u32 = 16;
 /// has fewer than [`MEMORIES_MAX`] for each.
 const MEMORY_SLOTS_MAX: u32 = 16_384;
 
+/// What a guest's computing is measured by. Its text is an argument of a compiler's process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Meter {
+    /// Counted in the guest's code; the same call uses the same.
+    #[default]
+    Fuel,
+    /// CPU time, read from a clock of the host.
+    Time,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EngineKind {
@@ -62,6 +74,25 @@ pub(super) enum EngineKind {
     Pooled,
     /// Has functions that are `async`, streams and futures, and exceptions.
     Extended,
+    /// Has these too, and counts no fuel.
+    Timed,
+}
+
+impl EngineKind {
+    /// The kinds for components with `meter`, the one that is tried first before the others.
+    pub(super) fn metered_by(meter: Meter) -> &'static [Self] {
+        match meter {
+            Meter::Fuel => &[Self::Pooled, Self::Extended],
+            Meter::Time => &[Self::Timed],
+        }
+    }
+
+    pub(super) fn meter(self) -> Meter {
+        match self {
+            Self::Pooled | Self::Extended => Meter::Fuel,
+            Self::Timed => Meter::Time,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -72,13 +103,14 @@ pub(super) struct GuestEngine {
     scratch_dir: Arc<Path>,
 }
 
-/// Guests of either leave room for the other's.
-pub(super) struct EnginePair {
+/// Guests of each leave room for those of the others.
+pub(super) struct Engines {
     pooled: GuestEngine,
     extended: GuestEngine,
+    timed: GuestEngine,
 }
 
-impl EnginePair {
+impl Engines {
     /// Only one engine has a pool: a second one would reserve as much address space again.
     pub(super) fn new(
         pool: Option<u32>,
@@ -88,7 +120,7 @@ impl EnginePair {
         let make = |kind, strategy| {
             let mut config = config(kind);
             config.allocation_strategy(strategy);
-            if kind == EngineKind::Extended {
+            if kind != EngineKind::Pooled {
                 config.with_host_stack(Arc::new(StackAllocator));
             }
             wasmtime::Engine::new(&config)
@@ -100,7 +132,8 @@ impl EnginePair {
         });
         let pooled = make(EngineKind::Pooled, strategy)?;
         let extended = make(EngineKind::Extended, InstanceAllocationStrategy::OnDemand)?;
-        let ticker = Ticker::start([&pooled, &extended])?;
+        let timed = make(EngineKind::Timed, InstanceAllocationStrategy::OnDemand)?;
+        let ticker = Ticker::start([&pooled, &extended, &timed])?;
         let scratch_dir: Arc<Path> = scratch_dir.into();
         let engine = |engine, kind| GuestEngine {
             engine,
@@ -111,6 +144,7 @@ impl EnginePair {
         Ok(Self {
             pooled: engine(pooled, EngineKind::Pooled),
             extended: engine(extended, EngineKind::Extended),
+            timed: engine(timed, EngineKind::Timed),
         })
     }
 
@@ -118,6 +152,7 @@ impl EnginePair {
         match kind {
             EngineKind::Pooled => &self.pooled,
             EngineKind::Extended => &self.extended,
+            EngineKind::Timed => &self.timed,
         }
     }
 }
@@ -174,11 +209,11 @@ impl GuestEngine {
 }
 
 pub(super) fn config(kind: EngineKind) -> Config {
-    let is_extended = kind == EngineKind::Extended;
+    let is_extended = kind != EngineKind::Pooled;
     let mut config = Config::new();
     config
         .epoch_interruption(true)
-        .consume_fuel(true)
+        .consume_fuel(kind.meter() == Meter::Fuel)
         .cranelift_opt_level(OptLevel::Speed)
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(FIBER_STACK_BYTES)
@@ -277,7 +312,7 @@ impl Drop for RunningGuest {
 }
 
 impl Ticker {
-    fn start(engines: [&wasmtime::Engine; 2]) -> anyhow::Result<Arc<Self>> {
+    fn start(engines: [&wasmtime::Engine; 3]) -> anyhow::Result<Arc<Self>> {
         let weak = engines.map(wasmtime::Engine::weak);
         let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Self>>(1);
         let handle = thread::Builder::new()
@@ -348,12 +383,12 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{EngineKind, EnginePair, TICK, TRANSLATION_VERSION};
+    use super::{EngineKind, Engines, TICK, TRANSLATION_VERSION};
 
     #[tokio::test]
     async fn what_is_kept_of_a_component_is_for_one_version_of_the_translation_of_other_worlds() {
-        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        for kind in [EngineKind::Pooled, EngineKind::Extended] {
+        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        for kind in [EngineKind::Pooled, EngineKind::Extended, EngineKind::Timed] {
             let engine = engines.get(kind);
             assert_eq!(
                 engine.compatibility(),
@@ -365,7 +400,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_thread_of_the_ticker_ends_with_its_engines() {
-        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         let ticker = Arc::downgrade(&engines.get(EngineKind::Pooled).ticker);
         drop(engines);
         let begun = Instant::now();
@@ -380,7 +415,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
-        let engines = EnginePair::new(None, 1 << 20, std::env::temp_dir()).unwrap();
+        let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
         let engine = engines.get(EngineKind::Pooled).clone();
         let other = engines.get(EngineKind::Extended).clone();
         let alone = engine.running();

@@ -16,9 +16,9 @@ use wasmtime::component::Component;
 
 use super::bindings::hook::HookPre;
 use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
-use super::compile::CompileEffort;
+use super::compile::CompileOrder;
 use super::component::link_handler;
-use super::engine::GuestEngine;
+use super::engine::{GuestEngine, Meter};
 use super::loader::CachedCode;
 use super::state::StoreState;
 use super::{Sandbox, call, linking, never};
@@ -52,11 +52,13 @@ impl SandboxedHook {
         let loader = &sandbox.loader;
         // A separate entry from the one that the same bytes would have as a tool, because their descriptions differ.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
-        let mut entry: Option<CachedCode<HookDescription>> = loader.cached(&name).await?;
+        let mut entry: Option<CachedCode<HookDescription>> =
+            loader.cached(&name, Meter::Fuel).await?;
         let known = entry
             .as_mut()
             .and_then(|(_, entry)| entry.take_description());
-        let code = loader.code(entry, bytes, CompileEffort::Thorough).await?;
+        let order = CompileOrder::thorough(Meter::Fuel);
+        let code = loader.code(entry, bytes, order).await?;
         let is_new = known.is_none();
         let loaded = async {
             let (engine, component) = code.component(&loader.engines)?;

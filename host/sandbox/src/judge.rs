@@ -9,9 +9,9 @@ use wasmtime::Store;
 use wasmtime::component::Component;
 
 use super::bindings::judge::JudgePre;
-use super::compile::CompileEffort;
+use super::compile::CompileOrder;
 use super::component::link_handler;
-use super::engine::GuestEngine;
+use super::engine::{GuestEngine, Meter};
 use super::loader::CachedCode;
 use super::state::StoreState;
 use super::{Sandbox, call, linking, never};
@@ -44,8 +44,9 @@ impl Sandbox {
         let loader = &self.loader;
         // A separate entry from the one that the same bytes would have as a tool, which has a description.
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"judge"].concat());
-        let entry: Option<CachedCode<()>> = loader.cached(&name).await?;
-        let code = loader.code(entry, bytes, CompileEffort::Thorough).await?;
+        let entry: Option<CachedCode<()>> = loader.cached(&name, Meter::Fuel).await?;
+        let order = CompileOrder::thorough(Meter::Fuel);
+        let code = loader.code(entry, bytes, order).await?;
         let linked = code
             .component(&loader.engines)
             .and_then(|(engine, component)| Ok((engine.clone(), link(engine, &component)?)));

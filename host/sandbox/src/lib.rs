@@ -18,6 +18,7 @@ mod call;
 mod compile;
 mod component;
 mod confine;
+mod cpu_clock;
 mod egress;
 mod engine;
 mod filesystem;
@@ -63,7 +64,7 @@ pub use adapt::component_of_library;
 pub use compile::{Compilation, CompileEffort, CompileWatch, CompilerSettings, compile_worker};
 pub use component::{LoadedComponent, OptionalExports};
 pub use egress::{ListenGuard, NetworkSettings, Resolver, SystemResolver};
-pub use engine::{ENGINE_VERSION, FEATURES_OFF};
+pub use engine::{ENGINE_VERSION, FEATURES_OFF, Meter};
 pub use hook::SandboxedHook;
 pub use interpreter::Interpreter;
 pub use judge::Judge;
@@ -72,10 +73,10 @@ pub use own_files::OwnFolder;
 pub use cache::cached_bytes;
 
 use cache::{CacheNote, CodeCache};
-use compile::Compiler;
+use compile::{CompileOrder, Compiler};
 use component::{ComponentDescription, LinkedComponent};
 use egress::NetworkResources;
-use engine::{EngineKind, EnginePair};
+use engine::{EngineKind, Engines};
 use loader::{CachedCode, ComponentCode, ComponentLoader};
 use own_files::{OpenFolders, OwnFileStore};
 
@@ -95,16 +96,22 @@ pub struct SandboxSettings {
     pub key_file: PathBuf,
     pub scratch_dir: PathBuf,
     pub compiler: CompilerSettings,
+    /// Whether the calls of the component in a file are metered by CPU time; `None`: no component's.
+    pub metered_by_time: Option<MeteredByTime>,
     /// A guest that imports the cancellation interface may run so long after its cancellation or its deadline.
     pub cancel_grace: Duration,
     pub network: NetworkSettings,
 }
+
+/// Must not block.
+pub type MeteredByTime = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// Cheap to share.
 pub struct Sandbox {
     loader: Arc<ComponentLoader>,
     uplink: Arc<NetworkResources>,
     cancel_grace: Duration,
+    metered_by_time: Option<MeteredByTime>,
     /// Separate from the places of calls, so that no check, description or hook takes a call's place.
     checks: Semaphore,
     loaded: Arc<LoadedComponents>,
@@ -132,7 +139,7 @@ impl Sandbox {
             .pool
             .map(|calls| calls.saturating_add(checks).saturating_add(settings.nested));
         let own_files = OwnFileStore::new(settings.cache_dir.as_deref(), &settings.scratch_dir);
-        let engines = EnginePair::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
+        let engines = Engines::new(pool, settings.memory_bytes_max, settings.scratch_dir)?;
         let compatibility = engines.get(EngineKind::Pooled).compatibility();
         let bytes_max = settings.cache_bytes_max;
         let open = |dir: &PathBuf| {
@@ -148,6 +155,7 @@ impl Sandbox {
             )),
             uplink: Arc::new(NetworkResources::new(settings.network)?),
             cancel_grace: settings.cancel_grace,
+            metered_by_time: settings.metered_by_time,
             checks: Semaphore::new(usize::try_from(checks).unwrap_or(1)),
             loaded: Arc::default(),
             // One call is over before it would have paid to compile twice.
@@ -157,12 +165,22 @@ impl Sandbox {
         })
     }
 
+    /// What meters the calls of the component in the file at `path`, an absolute path.
+    pub fn meter(&self, path: &Path) -> Meter {
+        match &self.metered_by_time {
+            Some(is_meant) if is_meant(path) => Meter::Time,
+            _ => Meter::Fuel,
+        }
+    }
+
     /// `digest`: `sha256:<hex>` of `bytes`. The code of a recalled component is loaded from these bytes, because its
-    /// file may hold others; that load goes on if this future is dropped. `limits` bound its `describe`.
+    /// file may hold others; that load goes on if this future is dropped. A component that is loaded already keeps its
+    /// meter. `limits` bound its `describe`.
     pub async fn load(
         &self,
         digest: &Arc<str>,
         bytes: &[u8],
+        meter: Meter,
         limits: &Limits,
     ) -> Result<Arc<LoadedComponent>, Refusal> {
         if let Some(component) = self.get(digest) {
@@ -172,7 +190,8 @@ impl Sandbox {
         }
         let loader = &self.loader;
         let name = blake3::hash(bytes);
-        let mut entry: Option<CachedCode<ComponentDescription>> = loader.cached(&name).await?;
+        let mut entry: Option<CachedCode<ComponentDescription>> =
+            loader.cached(&name, meter).await?;
         if let Some((kind, entry)) = &mut entry
             && let Some(description) = entry.take_description()
         {
@@ -190,7 +209,8 @@ impl Sandbox {
         } else {
             CompileEffort::Thorough
         };
-        let code = loader.code(entry, bytes, effort).await?;
+        let order = CompileOrder { effort, meter };
+        let code = loader.code(entry, bytes, order).await?;
         let waits = waits.filter(|_| matches!(code, ComponentCode::Compiled(..)));
         let examined = async {
             let own_files = loader.unpack_sections(bytes).await?;
@@ -256,12 +276,16 @@ impl Sandbox {
             return Ok(None);
         };
         Ok(cache
-            .recall(path, &state)
+            .recall(path, &state, self.meter(path))
             .map(|note| self.keep(LoadedComponent::noted(path, note))))
     }
 
     /// Reads the file and the compiled code, which can block this thread for long; does not compile.
-    pub fn find(&self, file: &mut File) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
+    pub fn find(
+        &self,
+        file: &mut File,
+        meter: Meter,
+    ) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
         if self.loader.cache()?.is_none() {
             return Ok(None);
         }
@@ -273,7 +297,9 @@ impl Sandbox {
             return Ok(None);
         }
         let name = hasher.finalize();
-        let Some((kind, mut entry)) = self.loader.cached_here::<ComponentDescription>(&name)?
+        let Some((kind, mut entry)) = self
+            .loader
+            .cached_here::<ComponentDescription>(&name, meter)?
         else {
             return Ok(None);
         };

@@ -16,9 +16,9 @@ use toolcell_system::pool::{STORE, UnfinishedJob};
 use tracing::{Level, enabled, info};
 
 use super::cache::{CacheEntry, CacheNote, CodeCache};
-use super::compile::{self, CompileEffort, Compiler};
+use super::compile::{self, CompileEffort, CompileOrder, Compiler};
 use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
-use super::engine::{EngineKind, EnginePair, GuestEngine};
+use super::engine::{EngineKind, Engines, GuestEngine, Meter};
 use super::own_files::{self, OpenFolders, OwnFileStore, OwnFiles};
 
 pub(super) type CachedCode<D> = (EngineKind, CacheEntry<D>);
@@ -32,7 +32,7 @@ pub(super) enum ComponentCode<D> {
 impl<D> ComponentCode<D> {
     pub(super) fn component<'e>(
         &self,
-        engines: &'e EnginePair,
+        engines: &'e Engines,
     ) -> Result<(&'e GuestEngine, wasmtime::component::Component), Refusal> {
         let engine = engines.get(self.kind());
         let component = match self {
@@ -51,28 +51,32 @@ impl<D> ComponentCode<D> {
 
 /// Shared with loads that outlive their calls.
 pub(super) struct ComponentLoader {
-    pub(super) engines: EnginePair,
+    pub(super) engines: Engines,
     compiler: Compiler,
     /// `None` without a cache folder. Bound to the settings of the pooled engine.
     cache: Result<Option<Arc<CodeCache>>, Refusal>,
     own_files: Arc<OwnFileStore>,
     extended: blake3::Hash,
+    timed: blake3::Hash,
 }
 
 impl ComponentLoader {
     pub(super) fn new(
-        engines: EnginePair,
+        engines: Engines,
         compiler: Compiler,
         cache: Result<Option<Arc<CodeCache>>, Refusal>,
         own_files: OwnFileStore,
     ) -> Self {
-        let extended = engines.get(EngineKind::Extended).compatibility();
+        let compatibility = |kind| engines.get(kind).compatibility();
+        let extended = compatibility(EngineKind::Extended);
+        let timed = compatibility(EngineKind::Timed);
         Self {
             engines,
             compiler,
             cache,
             own_files: Arc::new(own_files),
             extended,
+            timed,
         }
     }
 
@@ -85,38 +89,43 @@ impl ComponentLoader {
     }
 
     fn entry(&self, name: &blake3::Hash, kind: EngineKind) -> blake3::Hash {
-        match kind {
-            EngineKind::Pooled => *name,
-            EngineKind::Extended => {
-                blake3::hash(&[name.as_bytes().as_slice(), self.extended.as_bytes()].concat())
-            }
-        }
+        let settings = match kind {
+            EngineKind::Pooled => return *name,
+            EngineKind::Extended => self.extended,
+            EngineKind::Timed => self.timed,
+        };
+        blake3::hash(&[name.as_bytes().as_slice(), settings.as_bytes()].concat())
     }
 
     pub(super) async fn cached<D: DeserializeOwned + Send + 'static>(
         &self,
         name: &blake3::Hash,
+        meter: Meter,
     ) -> Result<Option<CachedCode<D>>, Refusal> {
         let Some(cache) = self.cache()? else {
             return Ok(None);
         };
         let cache = Arc::clone(cache);
-        let names = self.entries(name);
-        on_disk(move || read(&cache, names)).await
+        let names = self.entries(name, meter);
+        on_disk(move || read(&cache, &names)).await
     }
 
     /// Like [`Self::cached`], on this thread, which it can block for long.
     pub(super) fn cached_here<D: DeserializeOwned>(
         &self,
         name: &blake3::Hash,
+        meter: Meter,
     ) -> Result<Option<CachedCode<D>>, Refusal> {
         Ok(self
             .cache()?
-            .and_then(|cache| read(cache, self.entries(name))))
+            .and_then(|cache| read(cache, &self.entries(name, meter))))
     }
 
-    fn entries(&self, name: &blake3::Hash) -> [(EngineKind, blake3::Hash); 2] {
-        [EngineKind::Pooled, EngineKind::Extended].map(|kind| (kind, self.entry(name, kind)))
+    fn entries(&self, name: &blake3::Hash, meter: Meter) -> Vec<(EngineKind, blake3::Hash)> {
+        EngineKind::metered_by(meter)
+            .iter()
+            .map(|kind| (*kind, self.entry(name, *kind)))
+            .collect()
     }
 
     /// Compiles `bytes` if there is no `entry`.
@@ -124,18 +133,18 @@ impl ComponentLoader {
         &self,
         entry: Option<CachedCode<D>>,
         bytes: &[u8],
-        effort: CompileEffort,
+        order: CompileOrder,
     ) -> Result<ComponentCode<D>, Refusal> {
         match entry {
             Some((kind, entry)) => Ok(ComponentCode::Kept(kind, entry)),
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
                 let begun = Instant::now();
-                let compiled = self.compiler.compile(bytes, effort).await;
+                let compiled = self.compiler.compile(bytes, order).await;
                 if enabled!(Level::INFO) {
                     let component = digest(bytes);
                     let compiled = compiled.is_ok();
-                    info!(component, ?effort, compiled, took = ?begun.elapsed(), "the compiler ended");
+                    info!(component, ?order, compiled, took = ?begun.elapsed(), "the compiler ended");
                 }
                 let (kind, code) = compiled?;
                 Ok(ComponentCode::Compiled(kind, code))
@@ -148,7 +157,11 @@ impl ComponentLoader {
         &self,
         bytes: &[u8],
     ) -> Result<(&GuestEngine, wasmtime::Module), Refusal> {
-        let (kind, code) = self.compiler.compile(bytes, CompileEffort::Module).await?;
+        let order = CompileOrder {
+            effort: CompileEffort::Module,
+            meter: Meter::Fuel,
+        };
+        let (kind, code) = self.compiler.compile(bytes, order).await?;
         let engine = self.engines.get(kind);
         Ok((engine, component::deserialize_module(engine, &code)?))
     }
@@ -186,7 +199,11 @@ impl ComponentLoader {
     ) -> Result<LoadedComponent, Refusal> {
         let name = known.name();
         let description = known.description().clone();
-        let code = self.code(None, bytes, CompileEffort::Again).await?;
+        let order = CompileOrder {
+            effort: CompileEffort::Again,
+            meter: description.engine.meter(),
+        };
+        let code = self.code(None, bytes, order).await?;
         let (engine, compiled) = code.component(&self.engines)?;
         let linked = LinkedComponent::new(engine, &compiled, &description)?;
         self.keep_code(&name, code, Some(description.clone())).await;
@@ -200,7 +217,8 @@ impl ComponentLoader {
         };
         let cache = Arc::clone(cache);
         let path = path.to_owned();
-        let _ = on_disk(move || cache.remember(&path, &note)).await;
+        let meter = note.description.engine.meter();
+        let _ = on_disk(move || cache.remember(&path, meter, &note)).await;
     }
 
     /// Dropping the future ends the wait, and not the load. One load of a component runs at a time; an unchanged cache
@@ -266,7 +284,8 @@ impl ComponentLoader {
         }
         let name = component.name();
         let description = component.description();
-        if let Some((kind, entry)) = self.cached::<IgnoredAny>(&name).await? {
+        let meter = description.engine.meter();
+        if let Some((kind, entry)) = self.cached::<IgnoredAny>(&name, meter).await? {
             let engine = self.engines.get(kind);
             let linked = LinkedComponent::new(
                 engine,
@@ -301,7 +320,7 @@ impl ComponentLoader {
             }
         };
         let code = self
-            .code::<ComponentDescription>(None, bytes, CompileEffort::Thorough)
+            .code::<ComponentDescription>(None, bytes, CompileOrder::thorough(meter))
             .await?;
         let (engine, compiled) = code.component(&self.engines)?;
         let linked = LinkedComponent::new(engine, &compiled, description)?;
@@ -374,11 +393,11 @@ impl ComponentLoader {
 
 fn read<D: DeserializeOwned>(
     cache: &CodeCache,
-    names: [(EngineKind, blake3::Hash); 2],
+    names: &[(EngineKind, blake3::Hash)],
 ) -> Option<CachedCode<D>> {
     names
-        .into_iter()
-        .find_map(|(kind, name)| Some((kind, cache.read(&name)?)))
+        .iter()
+        .find_map(|(kind, name)| Some((*kind, cache.read(name)?)))
 }
 
 async fn of_file(component: &LoadedComponent) -> Result<Vec<u8>, Refusal> {

@@ -36,7 +36,7 @@ pub(super) enum TooMuch {
 pub(super) fn check(component: &[u8], engine: EngineKind) -> anyhow::Result<()> {
     let part_max = match engine {
         EngineKind::Pooled => BYTES_MAX,
-        EngineKind::Extended => EXTENDED_BYTES_MAX,
+        EngineKind::Extended | EngineKind::Timed => EXTENDED_BYTES_MAX,
     };
     let mut of_module = 0_u64;
     let mut of_components = 0_u64;

@@ -12,12 +12,13 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::random::WasiRandomCtx;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
+use super::cpu_clock::CpuClock;
 use super::egress::Egress;
 use super::filesystem::FileRules;
 use super::import::artifacts::GuestArtifact;
 use super::import::context_modifiers::ContextChanges;
 use super::import::tools::ChildCalls;
-use super::limiter::Limiter;
+use super::limiter::{Limiter, MemoryMeter};
 use super::logs::GuestLogs;
 use super::nondeterminism::ReplayRecorder;
 use super::scratch::ScratchFolder;
@@ -28,6 +29,9 @@ pub(super) struct StoreState {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,
     pub(super) limiter: Limiter,
+    pub(super) cpu: Arc<CpuClock>,
+    /// Fuel that calls used which were made by a guest that counts none.
+    pub(super) fuel_below: u64,
     pub(super) logs: GuestLogs,
     pub(super) file_rules: Arc<FileRules>,
     pub(super) egress: Egress,
@@ -56,6 +60,12 @@ pub(super) struct StoreState {
     /// `None` for a guest that is no command.
     pub(super) command: Option<CommandEnd>,
     scratch: Option<ScratchFolder>,
+}
+
+/// What is charged while the guest is polled.
+pub(super) struct CallMeters {
+    pub(super) memory: Arc<MemoryMeter>,
+    pub(super) cpu: Arc<CpuClock>,
 }
 
 /// Outlives the store: threads may still work on the call's files, and dropping the store on a worker must not remove
@@ -116,6 +126,8 @@ impl StoreState {
             wasi,
             table,
             limiter: Limiter::new(limits),
+            cpu: Arc::default(),
+            fuel_below: 0,
             logs,
             file_rules: Arc::new(rules),
             egress,
@@ -137,6 +149,13 @@ impl StoreState {
             process: setup.process,
             scratch,
         })
+    }
+
+    pub(super) fn meters(&self) -> CallMeters {
+        CallMeters {
+            memory: self.limiter.meter(),
+            cpu: Arc::clone(&self.cpu),
+        }
     }
 
     pub(super) fn random(&mut self) -> &mut WasiRandomCtx {

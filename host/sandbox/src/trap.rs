@@ -1,4 +1,4 @@
-//! Maps what stopped a guest to an error class; no other file does. Precedence: cancellation or deadline, fuel, the
+//! Maps what stopped a guest to an error class; no other file does. Precedence: cancellation, deadline or CPU time, fuel, the
 //! guest's exit status, any other limit, any other trap.
 
 use toolcell_executor::canceled;
@@ -21,6 +21,8 @@ pub(super) enum StopReason {
     Canceled(AbortReason),
     #[error("out of time")]
     Deadline,
+    #[error("out of CPU time")]
+    CpuTime,
     /// The guest asked its user something.
     #[error("needs input")]
     NeedsInput,
@@ -176,6 +178,13 @@ fn stopped(stop: StopReason, seen: &TrapContext<'_>) -> Refusal {
             format!(
                 "the tool did not finish within {} ms; raise the limit with --timeout",
                 seen.limits.wall.as_millis()
+            ),
+        ),
+        StopReason::CpuTime => Refusal::new(
+            ErrorCode::CpuTimeExhausted,
+            format!(
+                "the tool used its CPU time of {} ms; raise it with --cpu",
+                seen.limits.cpu.as_millis()
             ),
         ),
         // Outside of a call: when a component is described or checks its arguments.

@@ -66,7 +66,7 @@ pub struct ArtifactUsage {
     pub created: MeteredUsage,
 }
 
-/// Usage even of a failed call. Fuel, files, network and artifacts include calls below. An extension.
+/// Usage even of a failed call. Fuel, CPU time, files, network and artifacts include calls below. An extension.
 ///
 /// ```
 /// use toolcell_spec::ToolResult;
@@ -81,8 +81,10 @@ pub struct ArtifactUsage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// wasmtime fuel: deterministic for the same component, input and grants, without clock and random numbers. A lower
-    /// bound if a guest was stopped during a computation.
+    /// bound if a guest was stopped during a computation. A guest that is metered by CPU time uses none itself.
     pub fuel: MeteredUsage,
+    /// CPU time. Present if the guest, or a call below, is metered by it.
+    pub cpu_ms: Option<MeteredUsage>,
     pub wall_ms: MeteredUsage,
     /// Peak of all linear memories together.
     pub memory_bytes: MeteredUsage,
@@ -135,6 +137,9 @@ impl Usage {
     /// Adds `earlier` instances of the call, which left only the rest of each limit; peaks take the maximum.
     pub fn add(&mut self, earlier: &Self) {
         self.fuel.add(earlier.fuel);
+        if let Some(before) = earlier.cpu_ms {
+            self.cpu_ms.get_or_insert_default().add(before);
+        }
         self.wall_ms.add(earlier.wall_ms);
         self.log_bytes.add(earlier.log_bytes);
         self.memory_bytes.used = self.memory_bytes.used.max(earlier.memory_bytes.used);
@@ -162,6 +167,9 @@ impl Usage {
     /// Adds a call below, as far as it counts for both.
     pub fn charge(&mut self, below: &Self) {
         self.fuel.charge(below.fuel);
+        if let Some(used) = below.cpu_ms {
+            self.cpu_ms.get_or_insert(used.unused()).charge(used);
+        }
         // A call that consumed nothing itself passed its whole limit on.
         if let Some(used) = &below.files {
             let disk_bytes = used.disk_bytes.unused();

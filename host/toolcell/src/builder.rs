@@ -1,6 +1,6 @@
 //! The settings of a host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use toolcell_journal::{Keep, Listener, LogSettings};
 use toolcell_policy::Limits;
 use toolcell_policy::secret::SecretStore;
 use toolcell_sandbox::{
-    CompileWatch, CompilerSettings, ENGINE_VERSION, NetworkSettings, Sandbox, SandboxSettings,
+    CompileWatch, CompilerSettings, ENGINE_VERSION, MeteredByTime, NetworkSettings, Sandbox,
+    SandboxSettings,
 };
 use toolcell_spec::OutputRetention;
 use toolcell_system::machine;
@@ -52,6 +53,7 @@ pub struct HostBuilder {
     compile_cpu_seconds: u64,
     compile_memory_bytes: u64,
     compile_watch: Option<CompileWatch>,
+    metered_by_time: Option<MeteredByTime>,
     inline_bytes_max: u64,
     keeping: OutputRetention,
     network: NetworkSettings,
@@ -80,6 +82,7 @@ impl Default for HostBuilder {
             compile_cpu_seconds: Self::COMPILE_CPU_SECONDS,
             compile_memory_bytes: Self::COMPILE_MEMORY_BYTES,
             compile_watch: None,
+            metered_by_time: None,
             inline_bytes_max: 64 << 10,
             keeping: OutputRetention::default(),
             network: NetworkSettings::default(),
@@ -153,6 +156,18 @@ impl HostBuilder {
     #[must_use]
     pub fn compile_watch(mut self, watch: CompileWatch) -> Self {
         self.compile_watch = Some(watch);
+        self
+    }
+
+    /// Says for the absolute path of a component's file whether the calls of its tools are limited by CPU time
+    /// ([`Limits::cpu`]) in place of fuel: they run faster, and are not stopped at the same point each time. It must not
+    /// block. Default: no file's.
+    #[must_use]
+    pub fn metered_by_time(
+        mut self,
+        is_meant: impl Fn(&Path) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.metered_by_time = Some(Arc::new(is_meant));
         self
     }
 
@@ -317,6 +332,7 @@ impl HostBuilder {
                 memory_bytes: self.compile_memory_bytes,
                 watch: self.compile_watch,
             },
+            metered_by_time: self.metered_by_time,
             cancel_grace: CANCEL_GRACE,
             network: self.network,
         })

@@ -34,8 +34,11 @@ pub fn compile_if_asked() {
         let effort = arguments
             .next()
             .and_then(|word| word.to_str()?.parse().ok());
-        let (Some(cpu_seconds), Some(memory_bytes), Some(parent), Some(effort)) =
-            (cpu_seconds, memory_bytes, parent, effort)
+        let meter = arguments
+            .next()
+            .and_then(|word| word.to_str()?.parse().ok());
+        let (Some(cpu_seconds), Some(memory_bytes), Some(parent), Some(effort), Some(meter)) =
+            (cpu_seconds, memory_bytes, parent, effort, meter)
         else {
             exit(USAGE);
         };
@@ -44,6 +47,7 @@ pub fn compile_if_asked() {
             memory_bytes,
             u32::try_from(parent).unwrap_or(0),
             effort,
+            meter,
         ));
     }
     OFFERED.store(true, Ordering::Relaxed);

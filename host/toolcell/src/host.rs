@@ -15,7 +15,7 @@ use toolcell_engine::scheduler::batch::PlanError;
 use toolcell_executor::hook::{Hook, Registration};
 use toolcell_journal as journal;
 use toolcell_policy::{Grants, HookPermit, Limits};
-use toolcell_sandbox::{Interpreter, Judge, LoadedComponent, Sandbox, SandboxedHook};
+use toolcell_sandbox::{Interpreter, Judge, LoadedComponent, Meter, Sandbox, SandboxedHook};
 use toolcell_spec::dialect::agent_tool;
 use toolcell_spec::{
     AbortReason, Approval, CallRecord, ErrorCode, EventType, Finding, InvocationId,
@@ -97,7 +97,10 @@ impl Host {
     pub async fn load(&self, bytes: &[u8]) -> Result<ComponentTools, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let limits = Limits::default();
-        let component = self.sandbox.load(&digest, bytes, &limits).await?;
+        let component = self
+            .sandbox
+            .load(&digest, bytes, Meter::Fuel, &limits)
+            .await?;
         let read = |component: &LoadedComponent| tools(component, None);
         self.declare(component, &digest, read).await
     }
@@ -119,14 +122,15 @@ impl Host {
         }
         let sandbox = Arc::clone(&self.sandbox);
         let named = file.to_owned();
+        let meter = sandbox.meter(&path);
         // A large file, or one on a slow disk, must not keep a worker from the calls that run.
-        let (read, state) = pipeline::load(move || read(&sandbox, &named, open)).await??;
+        let (read, state) = pipeline::load(move || read(&sandbox, &named, open, meter)).await??;
         let is_new = matches!(read, ReadComponent::Bytes(..));
         let component = match read {
             ReadComponent::Cached(component) => component,
             ReadComponent::Bytes(digest, bytes) => {
                 let limits = Limits::default();
-                self.sandbox.load(&digest, &bytes, &limits).await?
+                self.sandbox.load(&digest, &bytes, meter, &limits).await?
             }
         };
         let read = move |component: &LoadedComponent| tools(component, Some(&place));
@@ -474,9 +478,10 @@ fn read(
     sandbox: &Sandbox,
     file: &Path,
     mut open: File,
+    meter: Meter,
 ) -> Result<(ReadComponent, Option<FileState>), Refusal> {
     let state = FileState::lasting(&open);
-    if let Some(component) = sandbox.find(&mut open)? {
+    if let Some(component) = sandbox.find(&mut open, meter)? {
         return Ok((ReadComponent::Cached(component), state));
     }
     open.rewind().map_err(|error| unreadable(file, &error))?;

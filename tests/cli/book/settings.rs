@@ -101,7 +101,7 @@ fn word(kind: &str) -> &'static str {
         "SecretHeaders" | "ToolConfig" => "table",
         "BTreeMap<String, Vec<ConfigText>>" => "table of lists",
         _ if kind.starts_with("BTreeMap<") => "table",
-        "ConfigText" | "String" | "PathBuf" | "OnFailure" => "text",
+        "ConfigText" | "String" | "PathBuf" | "OnFailure" | "ToolMeter" => "text",
         other => panic!("say in tests/cli/book/settings.rs how a value of type {other} is written"),
     }
 }

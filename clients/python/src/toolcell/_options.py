@@ -38,7 +38,7 @@ _VALUES = (
     "record_to",
     "session",
 )
-_DURATIONS = ("timeout", "approval_timeout")
+_DURATIONS = ("timeout", "cpu", "approval_timeout")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class Options:
     timeout: Optional[Union[float, str]] = None
     """Wall time of a call."""
     fuel: Optional[int] = None
+    cpu: Optional[Union[float, str]] = None
+    """CPU time of a call, of a tool that is metered by it."""
     memory: Optional[Union[int, str]] = None
     max_output: Optional[Union[int, str]] = None
     max_disk: Optional[Union[int, str]] = None

@@ -6,7 +6,7 @@ use wasmtime::{Linker, Module};
 
 use crate::bare::{Bare, Settings};
 use crate::samples::{Samples, repeated};
-use crate::subjects;
+use crate::subjects::{self, Subject};
 
 const ROUNDS: usize = 15;
 /// Rounds of compiling, which takes seconds.
@@ -102,15 +102,44 @@ pub(crate) fn run() -> anyhow::Result<()> {
             .map_err(anyhow::Error::from)
     })?;
     show("jq compiled", &compiled);
+    in_hosts(&jq)
+}
+
+/// The same work as calls, each with all limits: what `meter = "time"` saves.
+fn in_hosts(jq: &Subject) -> anyhow::Result<()> {
+    let file = subjects::kept().join("metered.wasm");
+    std::fs::write(&file, &jq.component)?;
+    let runtime = crate::runtime()?;
+    let hosts = [
+        subjects::host(|settings| settings)?,
+        subjects::host(|settings| settings.metered_by_time(|_| true))?,
+    ];
+    for host in &hosts {
+        let loaded = runtime.block_on(host.load_file(&file));
+        loaded.map_err(|refusal| anyhow::anyhow!("load a component: {refusal:?}"))?;
+    }
+    let called = rounds(ROUNDS, |at| {
+        let Some(host) = hosts.get(at) else {
+            return Ok(());
+        };
+        let request = subjects::request(jq.qualified, FILTER);
+        subjects::succeeded(runtime.block_on(host.call(request))).map(drop)
+    })?;
+    let [fuel, time]: [Samples; 2] = called;
+    println!(
+        "jq sort_by as a call: by fuel {:.1} ms, by time {:.2} of it",
+        fuel.us(0.0) / 1e3,
+        time.us(0.0) / fuel.us(0.0)
+    );
     Ok(())
 }
 
-/// Runs `work` once a round for each engine.
-fn rounds(
+/// Runs `work` once a round for each of several engines or hosts.
+fn rounds<const N: usize>(
     number: usize,
     mut work: impl FnMut(usize) -> anyhow::Result<()>,
-) -> anyhow::Result<[Samples; METERS.len()]> {
-    let mut samples = [const { Samples::new() }; METERS.len()];
+) -> anyhow::Result<[Samples; N]> {
+    let mut samples = [const { Samples::new() }; N];
     for _ in 0..repeated(number) {
         for (at, samples) in samples.iter_mut().enumerate() {
             let start = Instant::now();

@@ -15,13 +15,15 @@ use toolcell_executor::canceled;
 use toolcell_spec::{AbortReason, CallRecord, Refusal};
 
 use super::ask::{self, Origin};
+use super::bar::Bar;
 use super::callable::{self, Callables};
 use super::exit::Exit;
 use super::exporting::{self, TelemetryGuard};
+use super::hosts;
 use super::options::{RunOptions, Settings};
 use super::protected_sources::{self, CommandFiles};
-use super::show::{self, Bar, Form};
-use super::target::{self, BuildPermission, Target};
+use super::show::{self, Form};
+use super::target::{BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 use super::{batch, hooks, input, interrupts, saved};
 
@@ -203,8 +205,8 @@ impl Call {
         layers: &ConfigLayers,
         listeners: Vec<Arc<dyn Listener>>,
     ) -> anyhow::Result<Host> {
-        target::host(home, |settings| {
-            target::configure(settings, layers, limits)
+        hosts::host(home, |settings| {
+            hosts::configure(settings, home, layers, limits)
                 .network(self.options.call.grants.network())
                 .approver(ask::approver())
                 .listeners(listeners)

@@ -11,8 +11,9 @@ use toolcell_system::machine::{memory_bytes, share_bytes};
 use toolcell_toolchain::SurveyFinding as Check;
 
 use super::hooks;
+use super::hosts;
 use super::options::{PolicyOptions, Settings};
-use super::target::{self, BuildPermission, Target};
+use super::target::{BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 
 pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Vec<Check>> {
@@ -117,7 +118,7 @@ fn tool(
 ) -> anyhow::Result<Vec<Check>> {
     let word = &*entry.component;
     let target = Target::of_entry(layer, word, names);
-    let host = target::loading_host(home)?;
+    let host = hosts::loading_host(home)?;
     let loaded = Runtime::on_this_thread()?.block_on(async {
         let component = target.locate(home, BuildPermission::No)?;
         let loaded = host.load_file(&component).await?;

@@ -7,8 +7,8 @@ use toolcell_dialect::Dialect;
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::exported::{self, DialectTools, SurfaceOptions};
+use super::hosts;
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions};
-use super::target;
 use super::{serving, show};
 
 /// Prints a JSON array of tools for a request to a model: those that are listed from the start, and, where the API can
@@ -67,7 +67,7 @@ impl Export {
         let mut settings =
             options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
         let selection = self.surface.selection(&settings.layers)?;
-        let host = target::host(&home, |host| settings.layers.compilation.apply(host))?;
+        let host = hosts::host(&home, |host| hosts::loading(host, &home, &settings.layers))?;
         let runtime = Runtime::on_this_thread()?;
         let offered = serving::offered(&self.tools, &mut settings, (&home, &host, &runtime))?;
         let exported = DialectTools::build(

@@ -62,8 +62,8 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::diagnostics;
 use crate::exit::{self, Exit};
 use crate::{
-    ask, bundled, callable, exporting, folder, hooks, interrupts, options, protected_sources,
-    serving, show, starting, target, terminal, tool_configs,
+    ask, bar, bundled, callable, exporting, folder, hooks, hosts, interrupts, options,
+    protected_sources, serving, show, starting, target, terminal, tool_configs,
 };
 use deferred_args::DeferredArgs;
 

@@ -8,7 +8,7 @@ use toolcell::{ComponentTools, Grants, Home, Host};
 use toolcell_spec::{ErrorCode, Finding, Refusal};
 use toolcell_system::component_file::read_component;
 
-use super::target;
+use super::hosts;
 
 const WALL: Duration = Duration::from_secs(1);
 
@@ -17,7 +17,7 @@ pub(super) fn of_component(
     home: &Home,
     file: &Path,
 ) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
-    let host = target::loading_host(home)?;
+    let host = hosts::loading_host(home)?;
     Ok(Runtime::on_this_thread()?.block_on(load(&host, file)))
 }
 

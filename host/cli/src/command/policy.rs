@@ -11,9 +11,10 @@ use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Behavior, Refusal};
 
 use super::exit::{self, Exit, Stop};
+use super::hosts;
 use super::options::{CallOptions, Settings};
 use super::protected_sources::{self, CommandFiles};
-use super::target::{self, BuildPermission, Target};
+use super::target::{BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, show};
 
@@ -102,9 +103,9 @@ impl Check {
             protected_sources::close(home, &mut settings, &CommandFiles::from_targets([&target]));
         let layers = std::mem::take(&mut settings.layers);
         let selection = std::mem::take(&mut settings.selection);
-        let mut host = target::host(home, |host| {
+        let mut host = hosts::host(home, |host| {
             let host = host.memory_bytes_max(settings.limits.memory_bytes);
-            layers.compilation.apply(host).journal(layers.journal)
+            hosts::loading(host, home, &layers).journal(layers.journal)
         })?;
         Runtime::on_this_thread()?.block_on(async {
             hooks::add(&mut host, home, &layers, &closed).await?;

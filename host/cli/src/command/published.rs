@@ -12,8 +12,9 @@ use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 use toolcell_system::component_file::read_component;
 
 use super::exit::Stop;
+use super::hosts;
 use super::show;
-use super::target::{self, BuildPermission, Target};
+use super::target::{BuildPermission, Target};
 
 pub(super) struct CheckedTool {
     pub(super) bytes: Vec<u8>,
@@ -34,7 +35,7 @@ impl CheckedTool {
         // The path is taken as it is: it names no tool of a component.
         let mut target = Target::parse(&path.to_string_lossy());
         (target.path, target.name) = (path.to_owned(), None);
-        let host = target::loading_host(home)?;
+        let host = hosts::loading_host(home)?;
         let file = target.locate(home, building)?;
         let loaded = Runtime::on_this_thread()?.block_on(host.load_file(&file))?;
         let bytes = read_component(&file)?;

@@ -13,10 +13,11 @@ use toolcell_engine::find::{RESULTS, RESULTS_MAX, ToolFinder, ToolQuery};
 use toolcell_spec::{Refusal, ToolSearchResult, UnavailableProvider};
 
 use super::exit::{Exit, Stop};
+use super::hosts;
 use super::options::{PolicyOptions, Settings};
 use super::serving::{self, NamedTool};
 use super::show;
-use super::target::{self, BuildPermission};
+use super::target::BuildPermission;
 
 /// Finds tools by words in their names, descriptions and hints, or by exact names. Exits with 0 also if it finds none.
 #[derive(Debug, Args)]
@@ -73,7 +74,7 @@ impl Search {
     fn search(&self) -> Result<FoundTools, Stop> {
         let query = ToolQuery::parse(&self.query)?;
         let home = Home::find()?;
-        let host = target::loading_host(&home)?;
+        let host = hosts::loading_host(&home)?;
         let (named, settings) = self.named(&home)?;
         let mut tools = Vec::new();
         let mut typed = HashMap::new();

@@ -12,8 +12,8 @@ use toolcell_spec::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
 
 use super::exit::{Exit, Stop};
 use super::exported::{self, DialectTools};
+use super::hosts;
 use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions};
-use super::target;
 use super::{serving, show};
 
 const SHOWN: &str = "created: toolcell surface shows it";
@@ -66,7 +66,7 @@ impl ShowSurface {
         let mut settings =
             options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
         let selection = config::selection(&settings.layers, self.max_listed, self.role.as_deref())?;
-        let host = target::host(&home, |host| settings.layers.compilation.apply(host))?;
+        let host = hosts::host(&home, |host| hosts::loading(host, &home, &settings.layers))?;
         let runtime = Runtime::on_this_thread()?;
         let offered = serving::offered(&self.tools, &mut settings, (&home, &host, &runtime))?;
         let session = ApprovalOptions::default().call_session().reference();

@@ -25,7 +25,7 @@ use toolcell_system::named_file;
 use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
 use super::exit::{self, BadRequest, Exit, Stop};
-use super::{show, target};
+use super::{hosts, show};
 
 /// All files that are read, in bytes.
 const WIT_BYTES_MAX: u64 = 8 << 20;
@@ -123,7 +123,7 @@ impl Wrap {
             return Err(exists(&self.output).into());
         }
         let home = Home::find()?;
-        let host = target::loading_host(&home)?;
+        let host = hosts::loading_host(&home)?;
         let wrapped = self.with_words(read_component(&self.file)?)?;
         let wrapped = self.with_folders(wrapped)?;
         let loaded = Runtime::on_this_thread()?.block_on(host.load(&wrapped))?;

@@ -166,10 +166,13 @@ fn meta(result: &ToolResult) -> MetaObject {
     say("status", json!(result.status));
     say("provenance", json!(result.provenance));
     if let Some(usage) = &result.usage {
-        say(
-            "usage",
-            json!({ "fuel": usage.fuel.used, "wall_ms": usage.wall_ms.used, "memory_bytes": usage.memory_bytes.used }),
-        );
+        let cpu = usage.cpu_ms.map(|cpu| ("cpu_ms", cpu.used));
+        let used = [
+            ("fuel", usage.fuel.used),
+            ("wall_ms", usage.wall_ms.used),
+            ("memory_bytes", usage.memory_bytes.used),
+        ];
+        say("usage", Value::from_iter(used.into_iter().chain(cpu)));
     }
     if result.empty_result {
         say("empty_result", true.into());

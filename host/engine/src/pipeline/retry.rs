@@ -67,6 +67,7 @@ pub(super) fn started(limits: &Limits, attempt: u32) -> Value {
     json!({
         "attempt": attempt,
         "fuel_limit": limits.fuel,
+        "cpu_ms_limit": millis(limits.cpu),
         "wall_ms_limit": millis(limits.wall),
         "memory_limit_bytes": limits.memory_bytes,
     })
@@ -109,9 +110,9 @@ fn next(
         refusal.retry_after,
         RandomState::new().build_hasher().finish(),
     );
-    // Without time or fuel left, the next attempt could only hide why this one failed.
+    // Without time, fuel or CPU time left, the next attempt could only hide why this one failed.
     let left = permit.limits().less(&execution.usage);
-    (wait < left.wall && left.fuel > 0).then_some(wait)
+    (wait < left.wall && left.fuel > 0 && !left.cpu.is_zero()).then_some(wait)
 }
 
 /// Records a replaced attempt (AT-EC-21).

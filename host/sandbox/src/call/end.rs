@@ -6,7 +6,7 @@ use std::time::Duration;
 use toolcell_executor::{Execution, GuestOutcome, ResumedState, RunInput, SandboxDenial, canceled};
 use toolcell_policy::Limits;
 use toolcell_spec::{MeteredUsage, Refusal, Usage};
-use wasmtime::Store;
+use wasmtime::{AsContext, Store};
 
 use super::outcome::{accept, has_failed, heed_denials, heed_stop, name_cause, size};
 use crate::bindings::tool::exports::toolcell::tool::guest::Outcome;
@@ -34,7 +34,7 @@ pub(super) fn close(
         Some(bytes) if bytes <= left.output_bytes => store.data().logs.drop_output(),
         _ => store.data().logs.keep_output(),
     }
-    let mut usage = usage(store.data(), store.get_fuel().unwrap_or(0), left);
+    let mut usage = usage(store.data(), fuel_left(&store, left), left);
     let has_failed = fails_with_output && result.as_ref().is_ok_and(has_failed);
     let outcome = match result {
         Ok(outcome) => {
@@ -107,7 +107,7 @@ pub(super) fn not_loaded(
     resumed: Option<&ResumedState>,
 ) -> Box<Execution> {
     let mut usage = blank(limits);
-    usage.wall_ms.used = u64::try_from(loading.as_millis()).unwrap_or(u64::MAX);
+    usage.wall_ms.used = millis(loading);
     failed_after(refusal, usage, resumed)
 }
 
@@ -140,10 +140,24 @@ pub(super) fn verdict(
     trap::refusal(error, &seen)
 }
 
+/// A guest that counts none leaves all to the calls that it makes.
+pub(crate) fn fuel_left(store: impl AsContext<Data = StoreState>, limits: &Limits) -> u64 {
+    let store = store.as_context();
+    let below = store.data().fuel_below;
+    store
+        .get_fuel()
+        .unwrap_or_else(|_| limits.fuel.saturating_sub(below))
+}
+
 pub(crate) fn usage(state: &StoreState, fuel: u64, limits: &Limits) -> Usage {
     let mut usage = blank(limits);
     usage.fuel.used = limits.fuel.saturating_sub(fuel);
-    usage.wall_ms.used = u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let cpu = state.cpu.used();
+    usage.cpu_ms = (state.cpu.limits_guest() || !cpu.is_zero()).then(|| MeteredUsage {
+        used: millis(cpu),
+        limit: millis(limits.cpu),
+    });
+    usage.wall_ms.used = millis(state.started.elapsed());
     usage.memory_bytes.used = state.limiter.memory_peak as u64;
     usage.table_elements.used = state.limiter.tables_peak as u64;
     usage.log_bytes.used = state.logs.written();
@@ -161,12 +175,17 @@ pub(crate) fn usage(state: &StoreState, fuel: u64, limits: &Limits) -> Usage {
     usage
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Nothing was used yet.
 pub(super) fn blank(limits: &Limits) -> Usage {
     let metered = |limit| MeteredUsage { used: 0, limit };
     Usage {
         fuel: metered(limits.fuel),
-        wall_ms: metered(u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX)),
+        cpu_ms: None,
+        wall_ms: metered(millis(limits.wall)),
         memory_bytes: metered(limits.memory_bytes),
         table_elements: metered(limits.table_elements),
         output_bytes: metered(limits.output_bytes),

@@ -8,12 +8,12 @@ use wasmtime::OptLevel;
 
 use super::super::adapt::{self, NoCommand};
 use super::super::confine;
-use super::super::engine::{EngineKind, config};
+use super::super::engine::{EngineKind, Meter, config};
 use super::super::imports::{self, NotAvailable};
 use super::super::metadata;
 use super::{
-    CompileEffort, EXTENDED, FAULTY, GRACE_SECONDS, LOWEST_PRIORITY, NO_COMMAND, NOT_AVAILABLE,
-    TOO_LARGE, UNLIMITED, start_threads,
+    CompileEffort, CompileOrder, EXTENDED, FAULTY, GRACE_SECONDS, LOWEST_PRIORITY, NO_COMMAND,
+    NOT_AVAILABLE, TIMED, TOO_LARGE, UNLIMITED, start_threads,
 };
 
 /// Limits itself to `cpu_seconds`, `memory_bytes` and the life of `parent`, then compiles standard input to standard
@@ -23,8 +23,10 @@ pub fn compile_worker(
     memory_bytes: u64,
     parent: u32,
     effort: CompileEffort,
+    meter: Meter,
 ) -> i32 {
-    let done = match limited(cpu_seconds, memory_bytes, parent, effort) {
+    let order = CompileOrder { effort, meter };
+    let done = match limited(cpu_seconds, memory_bytes, parent, order) {
         // Freeing the engines takes milliseconds, and the process ends.
         Ok(engines) => {
             work(&ManuallyDrop::new(engines), effort).map_err(|error| (status(&error), error))
@@ -34,6 +36,7 @@ pub fn compile_worker(
     match done {
         Ok(EngineKind::Pooled) => 0,
         Ok(EngineKind::Extended) => EXTENDED,
+        Ok(EngineKind::Timed) => TIMED,
         Err((status, error)) => {
             eprintln!("{error:#}");
             status
@@ -54,34 +57,41 @@ pub(super) fn status(error: &anyhow::Error) -> i32 {
 }
 
 pub(super) struct CompilerEngines {
-    pub(super) pooled: wasmtime::Engine,
-    pub(super) extended: wasmtime::Engine,
+    /// The faster one, for components that need no more.
+    first: Option<(EngineKind, wasmtime::Engine)>,
+    /// Has all features.
+    last: (EngineKind, wasmtime::Engine),
 }
 
 impl CompilerEngines {
-    pub(super) fn new(effort: CompileEffort) -> anyhow::Result<Self> {
+    pub(super) fn new(order: CompileOrder) -> anyhow::Result<Self> {
         let make = |kind| {
             let mut config = config(kind);
-            if matches!(effort, CompileEffort::Quick | CompileEffort::Module) {
+            if matches!(order.effort, CompileEffort::Quick | CompileEffort::Module) {
                 config.cranelift_opt_level(OptLevel::None);
             }
-            wasmtime::Engine::new(&config).map_err(anyhow::Error::from)
+            let engine = wasmtime::Engine::new(&config).map_err(anyhow::Error::from)?;
+            anyhow::Ok((kind, engine))
+        };
+        let (first, last) = match order.meter {
+            Meter::Fuel => (Some(EngineKind::Pooled), EngineKind::Extended),
+            Meter::Time => (None, EngineKind::Timed),
         };
         Ok(Self {
-            pooled: make(EngineKind::Pooled)?,
-            extended: make(EngineKind::Extended)?,
+            first: first.map(make).transpose()?,
+            last: make(last)?,
         })
     }
 
     pub(super) fn compile(&self, component: &[u8]) -> anyhow::Result<(EngineKind, Vec<u8>)> {
-        if let Ok(code) = self.pooled.precompile_component(component) {
-            return Ok((EngineKind::Pooled, code));
+        if let Some((kind, engine)) = &self.first
+            && let Ok(code) = engine.precompile_component(component)
+        {
+            return Ok((*kind, code));
         }
-        let code = self
-            .extended
-            .precompile_component(component)
-            .map_err(anyhow::Error::from)?;
-        Ok((EngineKind::Extended, code))
+        let (kind, engine) = &self.last;
+        let code = engine.precompile_component(component);
+        Ok((*kind, code.map_err(anyhow::Error::from)?))
     }
 }
 
@@ -90,7 +100,7 @@ pub(super) fn limited(
     cpu_seconds: u64,
     memory_bytes: u64,
     parent: u32,
-    effort: CompileEffort,
+    order: CompileOrder,
 ) -> anyhow::Result<CompilerEngines> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit {
@@ -105,11 +115,11 @@ pub(super) fn limited(
     setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
-    if effort == CompileEffort::Again {
+    if order.effort == CompileEffort::Again {
         rustix::process::setpriority_process(None, LOWEST_PRIORITY)
             .context("cannot lower the priority")?;
     }
-    let engines = CompilerEngines::new(effort)?;
+    let engines = CompilerEngines::new(order)?;
     start_threads(memory_bytes).context("cannot start the threads")?;
     confine::leave_no_dump()?;
     if guard!("compile_filter") {
@@ -124,12 +134,13 @@ pub(super) fn work(engines: &CompilerEngines, effort: CompileEffort) -> anyhow::
         .lock()
         .read_to_end(&mut component)
         .context("cannot read the component")?;
+    let (kind, engine) = &engines.last;
     if effort == CompileEffort::Module {
-        let code = engines.extended.precompile_module(&component);
-        return written(&code.map_err(anyhow::Error::from)?).map(|()| EngineKind::Extended);
+        let code = engine.precompile_module(&component);
+        return written(&code.map_err(anyhow::Error::from)?).map(|()| *kind);
     }
     if adapt::is_module(&component) {
-        component = adapt::component(&engines.extended, &component)?;
+        component = adapt::component(engine, &component)?;
     }
     imports::check(&component)?;
     let (kind, code) = engines.compile(&component)?;

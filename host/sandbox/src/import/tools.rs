@@ -13,7 +13,7 @@ use wasmtime::component::Linker;
 
 use crate::bindings::calling::toolcell::tool::tools::{Answer, Callable};
 use crate::bindings::tool::toolcell::tool::types as wit;
-use crate::call::usage;
+use crate::call::{fuel_left, usage};
 use crate::state::StoreState;
 
 const NAME_BYTES_MAX: usize = 256;
@@ -80,7 +80,7 @@ pub(super) async fn answered(
     if tool.len() > NAME_BYTES_MAX || input.len() > INPUT_BYTES_MAX {
         return Ok(Err(too_large(&tool, &input).to_error()));
     }
-    let fuel = store.get_fuel()?;
+    let fuel = fuel_left(&store, &children.limits);
     let share = LimitShare {
         left: Box::new(left(store.data(), fuel, &children.limits)),
         deadline: children
@@ -89,7 +89,7 @@ pub(super) async fn answered(
     };
     let answer = children.caller.call(ChildCall { tool, input, share }).await;
     if guard!("child_fuel") {
-        store.set_fuel(fuel.saturating_sub(answer.used.fuel.used))?;
+        charge_computing(&mut store, fuel, &answer.used)?;
     }
     if guard!("child_quotas") {
         charge(store.data(), &answer.used);
@@ -105,6 +105,23 @@ fn left(state: &StoreState, fuel: u64, limits: &Limits) -> Limits {
         (left.artifact_bytes, left.artifacts) = artifacts.left();
     }
     left
+}
+
+/// What is not measured of the guest itself is shared by the calls that it makes.
+fn charge_computing(
+    store: &mut StoreContextMut<'_, StoreState>,
+    left: u64,
+    used: &Usage,
+) -> wasmtime::Result<()> {
+    let state = store.data_mut();
+    if let Some(cpu) = &used.cpu_ms {
+        state.cpu.add(Duration::from_millis(cpu.used));
+    }
+    if state.cpu.limits_guest() {
+        state.fuel_below = state.fuel_below.saturating_add(used.fuel.used);
+        return Ok(());
+    }
+    store.set_fuel(left.saturating_sub(used.fuel.used))
 }
 
 fn charge(state: &StoreState, used: &Usage) {

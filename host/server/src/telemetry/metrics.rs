@@ -50,6 +50,7 @@ struct ToolSeries {
     count: u64,
     seconds: f64,
     fuel: u64,
+    cpu_ms: u64,
     /// Bytes of the call that took most.
     memory: u64,
 }
@@ -127,6 +128,8 @@ impl CallMetrics {
         series.seconds += seconds;
         if let Some(usage) = &result.usage {
             series.fuel = series.fuel.saturating_add(usage.fuel.used);
+            let cpu_ms = usage.cpu_ms.map_or(0, |cpu| cpu.used);
+            series.cpu_ms = series.cpu_ms.saturating_add(cpu_ms);
             series.memory = series.memory.max(usage.memory_bytes.used);
         }
     }
@@ -197,6 +200,13 @@ impl CallMetrics {
                 unit: "{fuel}",
                 kind: MetricKind::Counter,
                 points: of_tools(|series| MetricValue::Whole(series.fuel)),
+            },
+            MetricFamily {
+                name: "toolcell_call_cpu_milliseconds",
+                help: "CPU time of calls whose tools are metered by it.",
+                unit: "ms",
+                kind: MetricKind::Counter,
+                points: of_tools(|series| MetricValue::Whole(series.cpu_ms)),
             },
             MetricFamily {
                 name: "toolcell_call_memory_peak_bytes",

@@ -137,6 +137,8 @@ fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
     }
     if let Some(usage) = &result.usage {
         attributes.push(Attribute::number("toolcell.usage.fuel", usage.fuel.used));
+        let cpu = usage.cpu_ms.map(|cpu| cpu.used);
+        attributes.extend(cpu.map(|used| Attribute::number("toolcell.usage.cpu_ms", used)));
         attributes.push(Attribute::number(
             "toolcell.usage.memory_bytes",
             usage.memory_bytes.used,

@@ -19,7 +19,7 @@ use crate::exporting::{self, TelemetryGuard};
 use crate::options::Settings;
 use crate::protected_sources;
 use crate::tool_configs::ToolConfigs;
-use crate::{hooks, interrupts, surface, target};
+use crate::{hooks, hosts, interrupts, surface};
 
 impl ApprovalCommands {
     pub(super) fn close_unattended(&self) -> anyhow::Result<()> {
@@ -47,7 +47,7 @@ impl ApprovalCommands {
             return Ok(None);
         };
         let exporting = TelemetryGuard(exporting::of_user(&self.home));
-        let host = target::host(&self.home, |settings| {
+        let host = hosts::host(&self.home, |settings| {
             let listeners = exporting::listeners(exporting.0.as_ref());
             settings.approvals(true).listeners(listeners)
         })?;
@@ -90,8 +90,8 @@ impl ApprovalCommands {
         let closed = protected_sources::close(&self.home, &mut settings, &origin.named);
         let layers = std::mem::take(&mut settings.layers);
         let exporting = TelemetryGuard(exporting::start(&layers, &origin.options.grants));
-        let mut host = target::host(&self.home, |host| {
-            target::configure(host, &layers, &settings.limits)
+        let mut host = hosts::host(&self.home, |host| {
+            hosts::configure(host, &self.home, &layers, &settings.limits)
                 .network(origin.options.grants.network())
                 .approvals(true)
                 .listeners(exporting::listeners(exporting.0.as_ref()))
@@ -143,9 +143,9 @@ impl ApprovalCommands {
         let Ok(Settings { limits, layers, .. }) = origin.options.settings(&self.home) else {
             return Ok(());
         };
-        let host = target::host(&self.home, |settings| {
+        let host = hosts::host(&self.home, |settings| {
             let settings = settings.memory_bytes_max(limits.memory_bytes);
-            layers.compilation.apply(settings).journal(layers.journal)
+            hosts::loading(settings, &self.home, &layers).journal(layers.journal)
         });
         let (Ok(host), Ok(runtime)) = (host, Runtime::on_this_thread()) else {
             return Ok(());

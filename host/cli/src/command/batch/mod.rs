@@ -31,10 +31,11 @@ use toolcell_system::machine::share_bytes;
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;
 use super::exporting::{self, TelemetryGuard};
+use super::hosts;
 use super::options::{RunOptions, Settings, words};
 use super::protected_sources::{self, CommandFiles};
 use super::show::{self, Form};
-use super::target::{self, Target};
+use super::target::Target;
 use super::tool_configs::ToolConfigs;
 use super::{ask, hooks, interrupts, serving};
 use questions::Questions;
@@ -274,8 +275,8 @@ impl Job<'_> {
         questions: &Questions,
         telemetry: Option<&Arc<Telemetry>>,
     ) -> anyhow::Result<Host> {
-        target::host(home, |host| {
-            target::configure(host, &settings.layers, &settings.limits)
+        hosts::host(home, |host| {
+            hosts::configure(host, home, &settings.layers, &settings.limits)
                 .network(self.options.call.grants.network())
                 .calls_at_once(u32::try_from(policy.at_once()).unwrap_or(1))
                 .approver(questions.in_turn(ask::approver()))

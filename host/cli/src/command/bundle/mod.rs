@@ -23,9 +23,9 @@ use toolcell_system::component_file::read_component;
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use super::exit::{self, BadRequest, Exit, Stop};
+use super::hosts;
 use super::options::{GrantOptions, LimitOptions};
 use super::serving::{self, NamedTool};
-use super::target;
 use super::zip::{self, Entry};
 use super::{show, wrap};
 
@@ -251,7 +251,7 @@ impl Bundle {
     /// Loads the tools, none of which runs.
     fn parts(&self) -> Result<Parts, Stop> {
         let home = Home::find()?;
-        let host = target::loading_host(&home)?;
+        let host = hosts::loading_host(&home)?;
         let runtime = Runtime::on_this_thread()?;
         let mut parts = Parts {
             files: Vec::new(),

@@ -10,7 +10,7 @@ use toolcell_system::component_file::read_component;
 
 use super::{Eval, program};
 use crate::exit::{BadRequest, Stop};
-use crate::target;
+use crate::hosts;
 
 /// Such an assertion never passes.
 const NO_JUDGE: &str = "no judge configured";
@@ -45,7 +45,7 @@ pub(super) async fn load(file: &Path, wall: Duration) -> Result<toolcell_sandbox
     let home = Home::find()?;
     let compilation =
         configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-    let host = target::host(&home, |settings| compilation.apply(settings))?;
+    let host = hosts::host(&home, |settings| compilation.apply(settings))?;
     let bytes = read_component(file)?;
     Ok(host.load_judge(&bytes, wall).await?)
 }

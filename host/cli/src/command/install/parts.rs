@@ -13,7 +13,8 @@ use toolcell_install::web::WebSource;
 use toolcell_spec::ErrorCode;
 
 use super::super::exit::BadRequest;
-use super::super::target::{self, BuildPermission, Target};
+use super::super::hosts;
+use super::super::target::{BuildPermission, Target};
 use super::options::SourceOptions;
 
 pub(in crate::command) fn sources(
@@ -38,7 +39,7 @@ fn interpreters(home: &Home) -> InterpreterMaker {
     Box::new(move |parts: InterpreterParts| {
         let home = home.clone();
         Box::pin(async move {
-            let host = target::loading_host(&home)
+            let host = hosts::loading_host(&home)
                 .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
             host.interpreter(&parts.module, &parts.library, &parts.place)
                 .await

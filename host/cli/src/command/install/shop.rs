@@ -24,7 +24,7 @@ use toolcell_spec::ErrorCode;
 use toolcell_system::private;
 
 use super::super::exit::Stop;
-use super::super::target;
+use super::super::hosts;
 use super::candidate::Want;
 use super::options::{PlaceOptions, SourceOptions};
 use super::parts;
@@ -191,7 +191,7 @@ impl Shop {
     pub(super) fn load(&self, bytes: &[u8]) -> Result<Vec<Arc<Tool>>, Refusal> {
         let fault = |error: anyhow::Error| Refusal::host_fault(format!("{error:#}"));
         let compilation = self.layers.compilation;
-        let host = target::host(&self.home, |settings| compilation.apply(settings));
+        let host = hosts::host(&self.home, |settings| compilation.apply(settings));
         let host = host.map_err(fault)?;
         self.runtime.block_on(async {
             let loaded = host.load(bytes).await?;

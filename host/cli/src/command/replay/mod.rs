@@ -21,10 +21,10 @@ use toolcell_spec::{ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlock
 
 use super::calls;
 use crate::exit::{BadRequest, Exit};
+use crate::hosts;
 use crate::options::{ApprovalOptions, PolicyOptions};
 use crate::protected_sources::{self, CommandFiles};
 use crate::runtime::Runtime;
-use crate::target;
 use crate::tool_configs::ToolConfigs;
 use crate::{ask, hooks, interrupts, surface};
 
@@ -119,8 +119,8 @@ impl Replay {
         let selection = std::mem::take(&mut settings.selection);
         let expire = self.approvals.expire(settings.expire);
         settings.limits = at_most(settings.limits, &recorded.usage);
-        let mut host = target::host(home, |host| {
-            target::configure(host, &layers, &settings.limits).approver(ask::approver())
+        let mut host = hosts::host(home, |host| {
+            hosts::configure(host, home, &layers, &settings.limits).approver(ask::approver())
         })?;
         let runtime = Runtime::on_this_thread()?;
         let replayed = runtime.block_on(async {
@@ -214,6 +214,9 @@ fn at_most(now: Limits, recorded: &Usage) -> Limits {
     });
     Limits {
         fuel: now.fuel.min(recorded.fuel.limit),
+        cpu: recorded
+            .cpu_ms
+            .map_or(now.cpu, |cpu| now.cpu.min(Duration::from_millis(cpu.limit))),
         wall: now.wall.min(Duration::from_millis(recorded.wall_ms.limit)),
         memory_bytes: now.memory_bytes.min(recorded.memory_bytes.limit),
         table_elements: now.table_elements.min(recorded.table_elements.limit),

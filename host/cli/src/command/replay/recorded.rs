@@ -11,7 +11,11 @@ use toolcell_spec::{
 use super::report::ReplayObstacle;
 
 /// The wall time of the call is over.
-const OUT_OF_TIME: [ErrorCode; 2] = [ErrorCode::DeadlineExceeded, ErrorCode::EpochDeadline];
+const OUT_OF_TIME: [ErrorCode; 3] = [
+    ErrorCode::DeadlineExceeded,
+    ErrorCode::EpochDeadline,
+    ErrorCode::CpuTimeExhausted,
+];
 
 #[derive(Debug)]
 pub(super) struct ReplayableCall {

@@ -59,7 +59,7 @@ mod tests {
 
     use super::{link_consent, link_credentials};
     use crate::call;
-    use crate::engine::{EngineKind, EnginePair};
+    use crate::engine::{EngineKind, Engines};
     use crate::limiter::charging;
 
     fn asking(
@@ -94,7 +94,7 @@ mod tests {
     }
 
     async fn answer(text: &str) -> (u32, String) {
-        let engines = EnginePair::new(None, 16 << 20, std::env::temp_dir()).unwrap();
+        let engines = Engines::new(None, 16 << 20, std::env::temp_dir()).unwrap();
         let engine = engines.get(EngineKind::Extended);
         let component = Component::new(engine.wasmtime(), wat::parse_str(text).unwrap()).unwrap();
         let mut linker = Linker::new(engine.wasmtime());
