@@ -40,21 +40,22 @@ def read(file: Path, subject: str) -> Iterator[Case]:
             elif into in ("description", "script"):
                 lines.append(line)
                 into = "script"
-            elif case and into == "output":
-                case.output += f"{line}\n"
+            elif into == "output":
+                lines.append(line)
             continue
         word, _, value = line[4:].strip().partition(":")
+        if word in ("expect", "end") and case and into != "output":
+            case.script, into, lines = "\n".join(lines), "output", []
         if word == "end" and case:
-            case.script = "\n".join(lines)
+            output = "\n".join(lines)
+            case.output = f"{output}\n" if output else ""
             yield case
             case, into = None, None
-        elif word == "expect":
-            into = "output"
         elif word == "exit_code" and case:
             case.status = int(value)
         elif word == "skip" and case:
             case.is_left_out = True
-        elif word not in ("bash_diff", "paused_time", "end"):
+        elif word not in ("expect", "bash_diff", "paused_time", "end"):
             case = Case(f"{subject}/{file.name.removesuffix('.test.sh')} {line[4:].strip()}")
             into, lines = "description", []
 

@@ -40,7 +40,10 @@ pub(crate) fn run(input: &Script) -> Result<Output<Ran>, ToolError> {
             async move { written.map_err(|()| Error::Cancelled) }
         }
     };
-    let mut options = ExecOptions::new().positional(input.args.iter().cloned());
+    let mut options = ExecOptions::new();
+    if !input.args.is_empty() {
+        options = options.positional(input.args.iter().cloned());
+    }
     if !input.stdin.is_empty() {
         options = options.stdin(input.stdin.as_str());
     }

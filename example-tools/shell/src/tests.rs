@@ -123,6 +123,38 @@ fn programs_of_bash_work() {
 }
 
 #[test]
+fn what_a_command_prints_beside_the_commands_that_it_runs_is_not_lost() {
+    let folder = Folder::new();
+    folder.write("one", "");
+    for (script, expected) in [
+        (
+            "find . -name one -print -exec echo ran {} \\;",
+            "./one\nran ./one\n",
+        ),
+        (
+            "printf 'b\\na\\n' | awk '{ print | \"sort\" } END { close(\"sort\"); print \"done\" }'",
+            "a\nb\ndone\n",
+        ),
+        ("(echo pre; exec > log; echo post); cat log", "pre\npost\n"),
+    ] {
+        assert_eq!(stdout(script), expected, "{script}");
+    }
+}
+
+#[test]
+fn aliases_and_times_of_folders_work() {
+    let _folder = Folder::new();
+    assert_eq!(
+        stdout("shopt -s expand_aliases\nalias begin='{'\nbegin echo one; }"),
+        "one\n"
+    );
+    assert_eq!(
+        stdout("mkdir made; touch -d 2020-01-01 made; date -r made +%Y"),
+        "2020\n"
+    );
+}
+
+#[test]
 fn a_script_that_is_not_bash_runs_nothing() {
     let folder = Folder::new();
     for script in [
