@@ -183,7 +183,7 @@ async fn an_entry_that_somebody_else_wrote_is_not_loaded() {
 /// writes it: if this one had it open for writing while another test starts a program, it could not be executed.
 fn compiler_that_compiles_once(file: &Path) {
     let script = concat!(
-        "#!/bin/sh\ncase \"$*\" in *' again') : >\"${0%/*}/asked\"; exit 1;; esac\nexec '",
+        "#!/bin/sh\ncase \"$*\" in *' again '*) : >\"${0%/*}/asked\"; exit 1;; esac\nexec '",
         env!("CARGO_BIN_EXE_toolcell"),
         "' \"$@\"\n"
     );

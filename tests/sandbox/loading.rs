@@ -78,6 +78,7 @@ fn native_code() -> Vec<u8> {
             "4294967296",
             &std::process::id().to_string(),
             "thorough",
+            "fuel",
         ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
