@@ -16,6 +16,7 @@ use super::cache::on_disk;
 use super::guest;
 use super::interrupts::wait_until;
 use crate::pipeline::doubles::{RecordingListener, declaring, echoing, own_host};
+use crate::sandbox::compiling::bomb::slow_to_compile;
 use crate::support::{Client, OLD, Toolcell, Web};
 
 /// A folder with components, and a home in which nothing is compiled yet.
@@ -27,6 +28,15 @@ struct Shelf {
 
 impl Shelf {
     fn new(count: usize) -> Self {
+        Self::of((0..count).map(|n| {
+            echoing(&format!("many{n}"), |toolkit| {
+                toolkit["declarations"][0]["input_contract"]["model_input_schema"] =
+                    json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+            })
+        }))
+    }
+
+    fn of(components: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let (guard, folder) = on_disk();
         let shelf = Self {
             _guard: guard,
@@ -34,11 +44,7 @@ impl Shelf {
             tools: folder.join("tools"),
         };
         fs::create_dir(&shelf.tools).unwrap();
-        for n in 0..count {
-            let component = echoing(&format!("many{n}"), |toolkit| {
-                toolkit["declarations"][0]["input_contract"]["model_input_schema"] =
-                    json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
-            });
+        for (n, component) in components.into_iter().enumerate() {
             fs::write(shelf.tool(n), component).unwrap();
         }
         // A file that changed just now could change again unnoticed, so nothing is noted of it.
@@ -334,12 +340,13 @@ fn a_component_that_cannot_be_loaded_any_more_fails_the_call_and_nothing_else() 
 
 #[test]
 fn the_time_of_a_call_includes_the_loading_of_code_which_goes_on_without_it() {
-    let shelf = Shelf::new(1);
+    let shelf = Shelf::of([wat::parse_str(slow_to_compile(1_000)).unwrap()]);
     shelf.load_and_forget_code(1);
-    // Starting the compiler alone takes longer.
-    let mut client = Client::run(shelf.run(&["mcp", text(&shelf.tool(0)), "--timeout=5ms"]));
+    // Enough for the checks before the call, far less than compiling takes.
+    let mut client = Client::run(shelf.run(&["mcp", text(&shelf.tool(0)), "--timeout=100ms"]));
     client.initialize(OLD);
-    let late = client.call("echo", json!({ "n": 1 }));
+    let call = |client: &mut Client| client.call("echo", json!({ "text": "hi" }));
+    let late = call(&mut client);
     let error = &late["_meta"]["toolcell/error"];
     assert_eq!(
         (&error["class"], &error["code"]),
@@ -350,7 +357,7 @@ fn the_time_of_a_call_includes_the_loading_of_code_which_goes_on_without_it() {
         shelf.compiled().len() == 1
     });
     wait_until("a call in time", || {
-        client.call("echo", json!({ "n": 1 }))["isError"] == json!(false)
+        call(&mut client)["isError"] == json!(false)
     });
 }
 
