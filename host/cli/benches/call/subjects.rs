@@ -89,21 +89,14 @@ pub(crate) fn jq() -> anyhow::Result<Subject> {
     })
 }
 
-/// Of each tool of the toolbox that is not a subject above: its folder, its names, a call, and what that reads.
-const TOOLBOX: [(&str, &str, &str, &str, Option<&str>); 5] = [
+/// Of each tool of the toolbox that writes nothing and is not a subject above: its folder, its names, a call, and what that reads.
+const TOOLBOX: [(&str, &str, &str, &str, Option<&str>); 4] = [
     (
         "sql",
         "query",
         "sql.query",
         r#"{"sql":"SELECT count(*) FROM requests","files":[{"path":"/sample/requests.csv"}]}"#,
         Some("example-tools/sql/sample"),
-    ),
-    (
-        "chart",
-        "draw",
-        "chart.draw",
-        r#"{"kind":"pie","rows":[{"from":"web","visits":31},{"from":"mail","visits":12}],"x":"from","y":"visits"}"#,
-        None,
     ),
     (
         "image",

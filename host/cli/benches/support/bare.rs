@@ -161,8 +161,10 @@ impl Bare {
         interaction::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         artifacts::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         context_modifiers::add_to_linker::<_, Only>(&mut linker, |world| world)?;
-        // Requests, and calls of other tools: no call here makes any.
-        linker.define_unknown_imports_as_traps(component)?;
+        // Requests, and calls of other tools: no call here makes any. A trap would stand before a compatible WASI.
+        if linker.instantiate_pre(component).is_err() {
+            linker.define_unknown_imports_as_traps(component)?;
+        }
         let tool = ToolPre::new(linker.instantiate_pre(component)?)?;
         Ok(Self {
             engine,
