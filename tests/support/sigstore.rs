@@ -39,6 +39,8 @@ pub(crate) struct Wanted {
     pub(crate) predicate: &'static str,
     /// How many artifacts a statement names.
     pub(crate) subjects: usize,
+    /// What it calls them.
+    pub(crate) name: Option<&'static str>,
     /// Whether it names them by SHA-512, as npm does.
     pub(crate) by_sha512: bool,
     /// Whether the entry is one of Rekor v2, which has no time.
@@ -56,6 +58,7 @@ impl Default for Wanted {
             in_certificate_log: true,
             predicate: SIGN_PREDICATE,
             subjects: 1,
+            name: None,
             by_sha512: false,
             is_rekor_v2: false,
             is_timestamped: false,
@@ -165,7 +168,10 @@ impl Sigstore {
         } else {
             json!({ "sha256": HEXLOWER.encode(&Sha256::digest(artifact)) })
         };
-        let subject = json!({ "digest": digest });
+        let mut subject = json!({ "digest": digest });
+        if let Some(name) = wanted.name {
+            subject["name"] = name.into();
+        }
         let payload = json!({
             "_type": "https://in-toto.io/Statement/v1",
             "subject": vec![subject; wanted.subjects],

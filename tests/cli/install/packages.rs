@@ -219,10 +219,12 @@ fn an_attestation_of_the_publisher_is_the_signature_of_a_package() {
     let package = fs::read(folder.join("x-1.2.tgz")).unwrap();
     let publish = Wanted {
         predicate: "https://docs.pypi.org/attestations/publish/v1",
+        name: Some("X-1.2-py3-none-any.whl"),
         ..Wanted::default()
     };
     let built = Wanted {
         predicate: "https://slsa.dev/provenance/v1",
+        name: Some("pkg:npm/x@1.2"),
         by_sha512: true,
         ..Wanted::default()
     };
@@ -257,6 +259,28 @@ fn an_attestation_of_the_publisher_is_the_signature_of_a_package() {
             install("npm:x#lib/greet.wasm", options),
             "signature_replayed"
         );
+    }
+    // An index that serves another package of the publisher, or another version, under this name.
+    let named = |name: Option<&'static str>, wanted: &Wanted| Wanted {
+        name,
+        ..wanted.clone()
+    };
+    for name in [
+        None,
+        Some("y-1.2-py3-none-any.whl"),
+        Some("x-1.1-py3-none-any.whl"),
+        Some("x-1.2.tar.gz"),
+    ] {
+        let other = sigstore.statement(&wheel, &named(name, &publish));
+        serve(provenance(&other), &attested);
+        let refused = install("pypi:x==1.2#x/greet.wasm", &["--name=c"]);
+        assert_eq!(refused, "signature_wrong_subject", "{name:?}");
+    }
+    for name in [None, Some("pkg:npm/%40y/x@1.2"), Some("pkg:pypi/x@1.2")] {
+        let other = sigstore.statement(&package, &named(name, &built));
+        serve(of_npm(&other), &attested);
+        let refused = install("npm:x@latest#lib/greet.wasm", &["--name=c"]);
+        assert_eq!(refused, "signature_wrong_subject", "{name:?}");
     }
     let other = sigstore.statement(&wheel, &Wanted::default());
     serve(provenance(&other), &attested);

@@ -197,6 +197,23 @@ impl PackageReference {
         Some(Ok(format!("{}:{name}", index.word())))
     }
 
+    /// `name`: that of a wheel's file, or the URL of an npm package (`pkg:npm/%40SCOPE/NAME@VERSION`).
+    pub(crate) fn is_attested_as(&self, name: &str) -> bool {
+        let parts = match self.index {
+            PackageIndex::Pypi => {
+                pypi::wheel(name).map(|(distribution, version)| (plain_name(distribution), version))
+            }
+            PackageIndex::Npm => npm::package_url(name),
+        };
+        parts.is_some_and(|(package, version)| {
+            let named = self.version.as_deref().filter(|word| match self.index {
+                PackageIndex::Pypi => true,
+                PackageIndex::Npm => !npm::is_tag(word),
+            });
+            package == self.name && named.is_none_or(|named| named == version)
+        })
+    }
+
     #[must_use]
     pub fn at(&self, version: &str) -> Self {
         Self {

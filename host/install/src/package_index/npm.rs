@@ -66,3 +66,15 @@ pub(super) async fn find(
         attestations: attestations.map(|named| joined(&named.url)).transpose()?,
     })
 }
+
+/// The name and the version of `pkg:npm/%40SCOPE/NAME@VERSION`.
+pub(super) fn package_url(url: &str) -> Option<(String, &str)> {
+    let (name, version) = url.strip_prefix("pkg:npm/")?.rsplit_once('@')?;
+    let scoped = name.strip_prefix("%40").map(|rest| format!("@{rest}"));
+    Some((scoped.unwrap_or_else(|| name.to_owned()), version))
+}
+
+/// Such as `latest`: the index says which version it is.
+pub(super) fn is_tag(version: &str) -> bool {
+    !version.starts_with(|c: char| c.is_ascii_digit())
+}

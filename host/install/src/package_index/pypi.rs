@@ -30,9 +30,8 @@ struct ProjectFile {
 }
 
 impl ProjectFile {
-    /// `NAME-VERSION(-BUILD)?-PYTHON-ABI-PLATFORM.whl`.
     fn version(&self) -> Option<&str> {
-        self.filename.strip_suffix(".whl")?.split('-').nth(1)
+        wheel(&self.filename).map(|(_, version)| version)
     }
 
     fn is_yanked(&self) -> bool {
@@ -94,6 +93,12 @@ fn choose<'p>(project: &'p Project, package: &PackageReference) -> Option<&'p Pr
             .max_by(|one, other| one.0.cmp(&other.0))
             .map(|(_, file)| file),
     }
+}
+
+/// The name and the version of `NAME-VERSION(-BUILD)?-PYTHON-ABI-PLATFORM.whl`.
+pub(super) fn wheel(filename: &str) -> Option<(&str, &str)> {
+    let mut parts = filename.strip_suffix(".whl")?.split('-');
+    Some((parts.next()?, parts.next()?))
 }
 
 /// `None` for a pre-release, and for what has no order by its numbers alone.

@@ -98,10 +98,13 @@ fn signs(predicate: &str, reference: &ComponentReference) -> bool {
     }
 }
 
-/// Most statements have no name.
+/// Most statements that sign a component have no name. Those about a package have, and without it the index could serve
+/// any other package of the same publisher.
 fn is_named(name: &str, reference: &ComponentReference) -> bool {
-    let ComponentReference::Registry(registry) = reference else {
-        return true;
+    let registry = match reference {
+        ComponentReference::Registry(registry) => registry,
+        ComponentReference::Package(package) => return package.is_attested_as(name),
+        _ => return true,
     };
     let Some((host, rest)) = name.split_once('/') else {
         return name.is_empty();
