@@ -89,7 +89,8 @@ pub(crate) fn jq() -> anyhow::Result<Subject> {
     })
 }
 
-/// Of each tool of the toolbox that writes nothing and is not a subject above: its folder, its names, a call, and what that reads.
+/// Of each tool of the toolbox that writes nothing and is not a subject above: its folder, its names, a call, and a
+/// folder for it.
 const TOOLBOX: [(&str, &str, &str, &str, Option<&str>); 4] = [
     (
         "sql",

@@ -4,12 +4,15 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use wasmtime::component::{Component, Linker, Resource, ResourceTable};
+use wasmtime::component::{Component, Linker, Resource, ResourceTable, Val};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Store,
 };
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{
+    Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+};
 
 mod bindings {
     wasmtime::component::bindgen!({
@@ -120,7 +123,7 @@ pub(crate) struct Bare {
     engine: Engine,
     settings: Settings,
     tool: ToolPre<World>,
-    /// What a call reads, as `/sample`.
+    /// The folder that a call reads, as `/sample`.
     pub(crate) sample: Option<PathBuf>,
 }
 
@@ -161,10 +164,16 @@ impl Bare {
         interaction::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         artifacts::add_to_linker::<_, Only>(&mut linker, |world| world)?;
         context_modifiers::add_to_linker::<_, Only>(&mut linker, |world| world)?;
-        // Requests, and calls of other tools: no call here makes any. A trap would stand before a compatible WASI.
-        if linker.instantiate_pre(component).is_err() {
-            linker.define_unknown_imports_as_traps(component)?;
-        }
+        // No call here sends a request or calls another tool.
+        wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+        let mut tools = linker.instance("toolcell:tool/tools@0.2.0")?;
+        tools.func_new("list", |_, _, _, listed| {
+            listed.fill(Val::List(Vec::new()));
+            Ok(())
+        })?;
+        tools.func_new("call", |_, _, _, _| {
+            Err(wasmtime::Error::msg("a bare call cannot call a tool"))
+        })?;
         let tool = ToolPre::new(linker.instantiate_pre(component)?)?;
         Ok(Self {
             engine,
@@ -206,6 +215,8 @@ impl Bare {
 /// The world of a bare call: captured output, and the imports of the contract, which do nothing.
 struct World {
     wasi: WasiCtx,
+    http: WasiHttpCtx,
+    requests: NoRequests,
     table: ResourceTable,
 }
 
@@ -221,6 +232,8 @@ impl World {
         }
         Ok(Self {
             wasi: wasi.build(),
+            http: WasiHttpCtx::new(),
+            requests: NoRequests,
             table: ResourceTable::new(),
         })
     }
@@ -231,6 +244,31 @@ impl WasiView for World {
         WasiCtxView {
             ctx: &mut self.wasi,
             table: &mut self.table,
+        }
+    }
+}
+
+struct NoRequests;
+
+type Sending = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+impl WasiHttpHooks for NoRequests {
+    fn send_request(
+        &mut self,
+        _: http::Request<WasiBody>,
+        _: Option<RequestOptions>,
+        _: Sending,
+    ) -> Box<dyn Future<Output = Result<(http::Response<WasiBody>, Sending), Error>> + Send> {
+        Box::new(std::future::ready(Err(Error::HttpRequestDenied)))
+    }
+}
+
+impl WasiHttpView for World {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView {
+            ctx: &mut self.http,
+            table: &mut self.table,
+            hooks: &mut self.requests,
         }
     }
 }
