@@ -27,7 +27,7 @@ pub(crate) fn loading_host(home: &Home) -> anyhow::Result<Host> {
     host(home, |settings| compilation.apply(settings))
 }
 
-/// What decides how components are compiled.
+/// Sets how components are compiled.
 pub(crate) fn loading(host: HostBuilder, home: &Home, layers: &ConfigLayers) -> HostBuilder {
     tool_configs::metered(layers.compilation.apply(host), home, layers)
 }

@@ -242,7 +242,7 @@ pub struct ToolEntry {
     pub config: Option<ToolConfig>,
 }
 
-/// What limits how much a tool computes.
+/// Limits how much a tool computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolMeter {

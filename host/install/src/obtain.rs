@@ -68,7 +68,7 @@ impl ComponentSources {
     }
 
     /// `sink` counts and hashes. Fails if the source cannot be reached or stalls, and as [`ComponentSink::write`] does.
-    /// `archive` is that of [`Self::archive`].
+    /// `archive`: from [`Self::archive`].
     pub async fn fetch(
         &self,
         resolved: &ResolvedReference,

@@ -15,7 +15,7 @@ pub struct SignatureSubject<'a> {
     pub reference: &'a ComponentReference,
     /// The manifest's in a registry, the archive's of a package, or else the component's.
     pub digest: Digest,
-    /// What has the digest, for formats that sign bytes.
+    /// They have the digest. For formats that sign bytes.
     pub bytes: &'a [u8],
     /// The user allowed this reference to be unsigned.
     pub is_unsigned_allowed: bool,

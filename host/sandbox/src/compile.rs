@@ -66,7 +66,7 @@ pub enum CompileEffort {
     Again,
 }
 
-/// What the compiler makes of a component.
+/// How one component is compiled, and for which meter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CompileOrder {
     pub(super) effort: CompileEffort,

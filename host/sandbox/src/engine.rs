@@ -56,7 +56,7 @@ const TABLES_MAX: u32 = 16;
 /// has fewer than [`MEMORIES_MAX`] for each.
 const MEMORY_SLOTS_MAX: u32 = 16_384;
 
-/// What a guest's computing is measured by. Its text is an argument of a compiler's process.
+/// Measures how much a guest computes. Its text is an argument of a compiler's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Meter {

@@ -33,7 +33,7 @@ pub(super) fn effective(
     } else {
         "forced"
     };
-    // What could change something is never repeated.
+    // A call that could change something is never repeated.
     let lasting = [WriteEffect::RemoteMutation, WriteEffect::Irreversible];
     let changes =
         permission.wants_file_write() || lasting.iter().any(|effect| permission.has_effect(effect));
@@ -51,7 +51,7 @@ pub(super) fn effective(
         supports_artifacts: Some(imports("toolcell:tool/artifacts") || facts.leaves_files),
         supports_context_modifiers: Some(modifies),
         sandboxed: Some(true),
-        // What a call gets is what was declared and granted; a name narrows that further.
+        // A call gets what was declared and granted; a name narrows that further.
         sandbox_profile: permission.applied_sandbox().map(str::to_owned),
         ..asked
     };

@@ -144,7 +144,7 @@ impl RedactionTerms {
         })
     }
 
-    /// What texts are searched for.
+    /// Texts are searched for them.
     pub(super) fn needles(&self) -> Vec<SearchedValue<'_>> {
         let mut values_left = ENCODED_VALUES_MAX;
         let mut bytes_left = ENCODED_BYTES_TOTAL;
