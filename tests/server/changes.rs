@@ -3,6 +3,7 @@
 //! Promise: An approval is void once its component changes.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,30 @@ fn tools_come_from_the_configuration_with_a_timeout_each() {
     assert_eq!(names(&mut client), ["echo", "hold", "read_result"]);
     let slow = client.call("hold", json!({ "ms": 5_000 }));
     assert_eq!(slow["_meta"]["toolcell/error"]["class"], "timeout");
+}
+
+/// An update puts another program in its place; the one that runs compiles with itself.
+#[test]
+fn a_server_compiles_while_its_program_is_replaced() {
+    let (_guard, folder) = scratch();
+    let program = folder.join("toolcell");
+    std::fs::copy(env!("CARGO_BIN_EXE_toolcell"), &program).unwrap();
+    let tool = folder.join("tool.wasm");
+    std::fs::write(&tool, wat("plain")).unwrap();
+    let mut command = Command::new(&program);
+    command
+        .arg("mcp")
+        .arg(&tool)
+        .env("TOOLCELL_HOME", folder.join("home"));
+    let mut client = Client::run(Toolcell::exactly(command));
+    client.initialize("2025-11-25");
+    let before = names(&mut client);
+    replace(&program, "another program");
+    replace(&tool, wat("echo"));
+    list_changed(&mut client, 1);
+    assert_ne!(names(&mut client), before);
+    let answer = client.call("echo", json!({ "text": "hello" }));
+    assert_ne!(answer["isError"], true, "{answer}");
 }
 
 #[test]

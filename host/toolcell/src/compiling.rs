@@ -60,6 +60,10 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
         "no program compiles components: begin `main` with toolcell::compile_if_asked(), or name a toolcell program \
          with HostBuilder::compiler"
     );
+    // Not by its name, at which an update puts another program while this one runs: that one's code would not fit.
+    if cfg!(target_os = "linux") {
+        return Ok(PathBuf::from("/proc/self/exe"));
+    }
     std::env::current_exe().context(
         "cannot find this program's own file, which compiles components; name a toolcell program with \
          HostBuilder::compiler",
