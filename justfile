@@ -15,6 +15,7 @@ nightly:
 lint:
     cargo fmt --all
     cargo fmt --all --manifest-path example-tools/Cargo.toml
+    cargo fmt --all --manifest-path example-tools/git/Cargo.toml
     cargo fmt --manifest-path example-tools/shell/Cargo.toml
     cargo fmt --all --manifest-path tests/guests/Cargo.toml
     cargo fmt --manifest-path tests/guests/act/Cargo.toml

@@ -266,11 +266,12 @@ fn the_readme_of_patch_shows_what_it_does() {
 }
 
 #[test]
-#[ignore = "builds four large tools: cargo test -- --ignored"]
+#[ignore = "builds five large tools: cargo test -- --ignored"]
 fn the_readmes_of_tools_for_files_show_what_they_do() {
     for (tool, end) in [
         ("archive", "2004"),
         ("image", "small.jpg"),
+        ("git", "toolcell"),
         ("chart", "pie chart of 2 rows"),
         ("pdf", "page 2 of 3"),
     ] {

@@ -35,6 +35,7 @@ mod explain;
 mod files;
 mod foreign;
 mod foretelling;
+mod git_tool;
 mod grants;
 mod help;
 mod hook_components;
