@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use gix::bstr::ByteSlice;
 use gix::repository::blame_file::Options;
@@ -132,11 +133,13 @@ fn origin<'a>(
     known: &'a mut HashMap<ObjectId, Commit>,
     id: ObjectId,
 ) -> Result<&'a Commit, ToolError> {
-    if !known.contains_key(&id) {
-        let commit = repository.find_commit(id).map_err(damaged)?;
-        known.insert(id, Commit::new(&commit)?);
-    }
-    Ok(&known[&id])
+    Ok(match known.entry(id) {
+        Entry::Occupied(found) => found.into_mut(),
+        Entry::Vacant(place) => {
+            let commit = repository.find_commit(id).map_err(damaged)?;
+            place.insert(Commit::new(&commit)?)
+        }
+    })
 }
 
 fn render(origins: &Origins) -> String {

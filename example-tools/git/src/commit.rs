@@ -45,7 +45,7 @@ impl Commit {
             self.id, self.author, self.email, self.date, self.subject
         );
         if !self.body.is_empty() {
-            text.push_str("\n");
+            text.push('\n');
         }
         for line in self.body.lines() {
             text.push_str(format!("    {line}").trim_end());
