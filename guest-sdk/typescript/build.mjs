@@ -10,7 +10,8 @@ import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { placed } from './places.js';
-import { engines, steady } from './steady.mjs';
+import { steady } from './steady.mjs';
+import { engines } from './wasm.mjs';
 
 const sdk = realpathSync(dirname(fileURLToPath(import.meta.url)));
 const [toolchain, project, contract, output] = process.argv.slice(2).map((path) => (existsSync(path) ? realpathSync(path) : resolve(path)));
@@ -39,7 +40,7 @@ function checkTypes() {
   // The compiler would have the types of Node.js installed, which the sandbox has nothing of.
   const advice = /(Do|Did) you (need|mean) to install type definitions for node\?.*|Cannot find type definition file for 'node'\./g;
   // It gives none for what browsers have too.
-  const missing = /Cannot find name '(set|clear)(Timeout|Interval|Immediate)'\./g;
+  const missing = /Cannot find name '(set|clear)Immediate'\./g;
   const said = `${run.stdout ?? ''}${run.stderr ?? ''}`.replace(advice, NOTHING_OF_NODE);
   process.stderr.write(said.replace(missing, `$& ${NOTHING_OF_NODE}`));
   if (run.status !== 0) throw new Complaint('the types do not fit');
@@ -60,15 +61,48 @@ const contractImports = {
   },
 };
 
-async function bundle(main) {
+/** What is a global only if the sources use it, because a component imports no more than it needs. */
+const GLOBALS = {
+  'encoding.js': ['TextEncoder', 'TextDecoder'],
+  'abort.js': ['AbortController', 'AbortSignal'],
+  'url.js': ['URL', 'URLSearchParams'],
+  'message.js': ['Headers', 'Request', 'Response'],
+  'fetch.js': ['fetch'],
+};
+
+/** Files of `GLOBALS`. */
+async function globalsOf(main) {
+  // A global is one that no scope declares: esbuild replaces these, and `globalThis.NAME`.
+  const mark = (name) => `toolcell$${name}`;
+  const define = Object.fromEntries(Object.values(GLOBALS).flat().flatMap((name) => [[name, mark(name)], [`globalThis.${name}`, mark(name)]]));
+  const { outputFiles } = await built(main, [], { define });
+  const text = outputFiles.find(({ path }) => path.endsWith('.js')).text;
+  // Libraries keep the global object under names of their own.
+  const isUsed = (name) => text.includes(mark(name)) || new RegExp(`\\b(\\w*[gG]lobalThis|self|window|global)\\.${name}\\b`).test(text);
+  return Object.keys(GLOBALS).filter((file) => GLOBALS[file].some(isUsed));
+}
+
+function built(main, globals, more) {
   const { build } = require('esbuild');
-  const entry = [
-    `import { component } from ${JSON.stringify(join(sdk, 'component.js'))};`,
+  const path = (file) => JSON.stringify(join(sdk, file));
+  const names = globals.flatMap((file) => GLOBALS[file]).join(', ');
+  const contents = [
+    `import { component } from ${path('component.js')};`,
+    ...(globals.length > 0 ? ["import 'toolcell-globals';"] : []),
     `import kit from ${JSON.stringify(resolve(project, main))};`,
     'export const guest = component(kit);',
-  ];
-  const made = await build({
-    stdin: { contents: entry.join('\n'), resolveDir: project, sourcefile: 'entry.js' },
+  ].join('\n');
+  const setting = globals.map((file) => `import { ${GLOBALS[file].join(', ')} } from ${path(file)};`);
+  const setGlobals = {
+    name: 'globals',
+    setup(build) {
+      build.onResolve({ filter: /^toolcell-globals$/ }, ({ path }) => ({ path, namespace: 'toolcell', sideEffects: true }));
+      const code = [...setting, `Object.assign(globalThis, { ${names} });`].join('\n');
+      build.onLoad({ filter: /^/, namespace: 'toolcell' }, () => ({ contents: code, resolveDir: project }));
+    },
+  };
+  return build({
+    stdin: { contents, resolveDir: project, sourcefile: 'entry.js' },
     absWorkingDir: project,
     bundle: true,
     write: false,
@@ -88,11 +122,16 @@ async function bundle(main) {
     outfile: join(project, 'bundle.js'),
     legalComments: 'none',
     logLevel: 'warning',
-    plugins: [contractImports],
+    plugins: [contractImports, setGlobals],
+    ...more,
   });
+}
+
+async function bundle(main) {
+  const made = await built(main, await globalsOf(main));
   const { imports } = made.metafile.outputs['bundle.js'];
-  // `<data:..>` is no file.
-  const inputs = Object.keys(made.metafile.inputs).filter((file) => file !== 'entry.js' && !file.startsWith('<'));
+  // `<data:..>` and `toolcell:..` are no files.
+  const inputs = Object.keys(made.metafile.inputs).filter((file) => file !== 'entry.js' && !/^(<|toolcell:)/.test(file));
   const files = inputs.map((file) => resolve(project, file));
   refuseOutside(files);
   const text = (end) => made.outputFiles.find(({ path }) => path.endsWith(end)).text;
@@ -150,12 +189,15 @@ function placesOf(map) {
   return { files, at };
 }
 
+/** What the engine is made with. */
+const ENGINE = ['steady.mjs', 'jobs.mjs', 'wasm.mjs'];
+
 /** The engine that the snapshot is taken with, which is made once for each version of it. */
 function engine() {
   const native = Object.keys(require.cache).find((file) => file.endsWith('.node') && file.includes('componentize-qjs'));
   if (!native) throw new Error('componentize-qjs has no native module');
-  const code = readFileSync(join(sdk, 'steady.mjs'));
-  const known = join(toolchain, `steady-${createHash('sha256').update(code).digest('hex').slice(0, 16)}.wasm`);
+  const code = ENGINE.map((file) => readFileSync(join(sdk, file), 'utf8'));
+  const known = join(toolchain, `steady-${createHash('sha256').update(JSON.stringify(code)).digest('hex').slice(0, 16)}.wasm`);
   if (existsSync(known)) return readFileSync(known);
   // The smallest is the one of `optSize` and `sync`.
   const [smallest] = engines(readFileSync(native));
@@ -181,8 +223,23 @@ function refuseOutside(inputs) {
   if (outside) throw new Complaint(`${outside} is imported and lies outside of the project's sources: copy it into ${project}`);
 }
 
+/**
+ * componentize-qjs has interfaces of WASI at hand while it takes the snapshot, and cannot link one that it lacks and that has their
+ * resources, as `wasi:http` has those of `wasi:io`. So a bundle that uses it imports them by other names, of the same length, and the
+ * component gets the real ones.
+ */
+const ALIASES = ['wasi:http/', 'wasi:io/', 'wasi:clocks/'].map((name) => ({ name, alias: name.replace('wasi:', 'w-si:') }));
+const aliased = (text) => ALIASES.reduce((made, { name, alias }) => made.replaceAll(name, alias), text);
+
+function renamed(component) {
+  for (const { name, alias } of ALIASES) {
+    for (let at = component.indexOf(alias); at >= 0; at = component.indexOf(alias, at)) component.write(name, at);
+  }
+  return component;
+}
+
 /** The contract, and a world of what the bundle imports. */
-function writeWit(folder, imports) {
+function writeWit(folder, imports, isAliased) {
   const deps = join(folder, 'deps');
   mkdirSync(join(deps, 'toolcell'), { recursive: true });
   const own = readdirSync(contract).filter((file) => file.endsWith('.wit'));
@@ -192,13 +249,20 @@ function writeWit(folder, imports) {
   const lines = imports.map((name) => `  import ${name};`);
   const world = ['package toolcell:build;', 'world component {', ...lines, '  export toolcell:tool/guest@0.2.0;', '}', ''];
   writeFileSync(join(folder, 'world.wit'), world.join('\n'));
+  if (!isAliased) return;
+  // The name of a package has no slash behind it.
+  for (const file of filesIn(folder)) writeFileSync(file, aliased(readFileSync(file, 'utf8').replaceAll(/^package wasi:(http|io|clocks)@/gm, 'package w-si:$1@')));
 }
+
+const filesIn = (folder) =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name));
 
 /** A hash of all that decides what the component is. */
 function digest(source, wit) {
-  const lock = ['toolchain/package-lock.json', 'steady.mjs'].map((file) => readFileSync(join(sdk, file), 'utf8'));
-  const files = readdirSync(wit, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-  const texts = files.map((entry) => readFileSync(join(entry.parentPath ?? entry.path, entry.name), 'utf8')).sort();
+  const lock = ['toolchain/package-lock.json', ...ENGINE].map((file) => readFileSync(join(sdk, file), 'utf8'));
+  const texts = filesIn(wit).map((file) => readFileSync(file, 'utf8')).sort();
   return createHash('sha256').update(JSON.stringify([source, lock, texts])).digest('hex');
 }
 
@@ -211,18 +275,21 @@ async function main() {
   writeFileSync(`${output}.sources`, JSON.stringify(sourcesOf(files)));
   const folder = mkdtempSync(join(dirname(output), 'wit-'));
   try {
-    writeWit(folder, imports);
+    const isAliased = imports.some((name) => name.startsWith('wasi:http/'));
+    writeWit(folder, imports, isAliased);
     const inputs = digest(source, folder);
     const known = `${output}.inputs`;
     if (existsSync(output) && existsSync(known) && readFileSync(known, 'utf8') === inputs) return;
     rmSync(known, { force: true });
     const { componentize } = require('componentize-qjs');
-    const options = { witPath: folder, world: 'component', jsSource: source, runtimeBytes: engine() };
+    // In the bundle, the names of imports alone have these quotes before them.
+    const jsSource = isAliased ? source.replaceAll(/from"wasi:[^"]*"/g, aliased) : source;
+    const options = { witPath: folder, world: 'component', jsSource, runtimeBytes: engine() };
     const { component } = await componentize(options).catch((error) => {
       // Most often an exception of the module code, which runs here.
       throw new Complaint(placed(error.message.replace(/^[: ]+/, ''), places));
     });
-    writeFileSync(output, component);
+    writeFileSync(output, isAliased ? renamed(component) : component);
     writeFileSync(known, inputs);
   } finally {
     rmSync(folder, { recursive: true, force: true });

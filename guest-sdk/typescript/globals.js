@@ -1,7 +1,8 @@
-// What tools and their libraries expect of a JavaScript engine and QuickJS lacks. There are no timers, no `fetch`, no `URL`:
-// a library that needs one fails with a ReferenceError that names it.
+// What tools and their libraries expect of a JavaScript engine and QuickJS lacks. The build adds more, as far as the sources use it:
+// see GLOBALS in build.mjs.
 import * as host from '#host';
 import { formatted } from './console.js';
+import { clearTimeout, milliseconds, queueMicrotask, setInterval, setTimeout } from './loop.js';
 import { wellFormed } from './text.js';
 import { log } from 'toolcell:tool/log@0.2.0';
 
@@ -19,23 +20,8 @@ globalThis.console ??= {
   error: line('error'),
 };
 
-globalThis.TextEncoder ??= class {
-  encoding = 'utf-8';
-  encode(text = '') {
-    return host.encode(String(text));
-  }
-};
-
-globalThis.TextDecoder ??= class {
-  encoding = 'utf-8';
-  constructor(label = 'utf-8') {
-    if (!/^utf-?8$/i.test(label)) throw new RangeError(`this TextDecoder reads UTF-8 alone, not ${label}`);
-  }
-  decode(bytes = new Uint8Array()) {
-    const whole = ArrayBuffer.isView(bytes) ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength) : new Uint8Array(bytes);
-    return host.decode(whole);
-  }
-};
+Object.assign(globalThis, { setTimeout, setInterval, clearTimeout, clearInterval: clearTimeout, queueMicrotask });
+globalThis.performance = { now: milliseconds, timeOrigin: 0 };
 
 const filled = (target) => {
   const bytes = new Uint8Array(target.buffer, target.byteOffset, target.byteLength);

@@ -14,6 +14,7 @@ import { getDirectories } from 'wasi:filesystem/preopens@0.2.6';
 import { ToolError, fromRecord } from './error.js';
 import { decode, encode, joined } from './utf8.js';
 
+export { idle, later } from './loop.js';
 export { decode, encode };
 
 let current;

@@ -59,6 +59,13 @@ export const ask = (requests) => {
 export const sleep = (milliseconds) => {
   state.slept += milliseconds;
 };
+export const later = (job, milliseconds) => void setTimeout(job, milliseconds).unref();
+/** Timers, and connections that are open. */
+const CONTINUES = /^(Timeout|TCPSocketWrap|TCPConnectWrap|TLSWrap|GetAddrInfoReqWrap)$/;
+export async function idle() {
+  do await new Promise((resolve) => setImmediate(resolve));
+  while (process.getActiveResourcesInfo().some((name) => CONTINUES.test(name)));
+}
 export const modifyContext = (key, value) => {
   state.modifiers[key] = JSON.parse(value);
 };

@@ -164,7 +164,7 @@ export function output<T>(parts: OutputParts<T>): Output<T>;
 /** Something usable, and what is missing of it. */
 export function partial<R>(result: R, error: ToolError): Partial<R extends Output<infer T> ? T : R>;
 
-/** What `run` may return: text, a structured value, or both. It is no promise, because nothing awaits one. */
+/** What `run` may return, or promise: text, a structured value, or both. */
 export type Result<T> = T | Output<T> | Partial<T>;
 
 export interface Definition<I extends Properties, R> extends Facts {
@@ -181,14 +181,15 @@ export interface Tool {
 
 type Structured<O> = O extends Schema<infer T> ? T : O extends Properties ? InferObject<O> : never;
 type Plain = string | void | object;
-type NoPromise<R> = R extends PromiseLike<any> ? { 'run must be synchronous': never } : R;
+/** Otherwise a promise would be an object like others, whatever it is of. */
+type Promised<R> = R extends PromiseLike<infer T> ? (T extends Plain ? R : { 'run must give a text, an object or nothing': never }) : R;
 
 /** Declares a tool: `input` gives both its schema and the type of what `run` gets. */
 export function tool<const I extends Properties, O extends Schema<any> | Properties>(
-  definition: Definition<I, Result<Structured<O>>> & { output: O },
+  definition: Definition<I, Result<Structured<O>> | Promise<Result<Structured<O>>>> & { output: O },
 ): Tool;
 export function tool<const I extends Properties, R extends Plain>(
-  definition: Definition<I, NoPromise<R>> & { output?: undefined },
+  definition: Definition<I, Promised<R>> & { output?: undefined },
 ): Tool;
 
 export interface Toolkit {
@@ -267,8 +268,14 @@ export function requested(): AbortReason | undefined;
 export function acknowledge(): void;
 /** Ends the tool with a `ToolError` of class `canceled`, if a stop was requested. */
 export function checkpoint(): void;
-/** Waits. A stop that is requested meanwhile is seen afterwards. */
+/** Waits, and nothing else of the tool goes on meanwhile, unlike with `setTimeout`. A stop that is requested is seen afterwards. */
 export function sleep(milliseconds: number): void;
+
+/**
+ * Resolves once nothing else goes on: no timer and no request is left that continues something. A call does not wait for that: what
+ * goes on when `run` has its result ends with the call.
+ */
+export function idle(): Promise<void>;
 
 /** The value of an environment variable that `environment` of the tool names and the operator granted. */
 export function environment(name: string): string | undefined;

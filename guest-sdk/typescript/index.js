@@ -40,6 +40,8 @@ export function checkpoint() {
 
 export const sleep = (milliseconds) => host.sleep(milliseconds);
 
+export const idle = () => host.idle();
+
 export const environment = (name) => host.environment().find(([known]) => known === name)?.[1];
 
 export function ask(key, message, form) {

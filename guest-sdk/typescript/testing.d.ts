@@ -5,7 +5,10 @@ export type { ErrorClass };
 
 /** Forgets what earlier calls said, and the answers and the stop of the test. */
 export function reset(): void;
-/** Calls a tool: its text, its structured value, or its parts. A failure is thrown as `ToolError`. Checks no schema. */
+/**
+ * Calls a tool: its text, its structured value, or its parts. A failure is thrown as `ToolError`. Checks no schema. If `run` is
+ * asynchronous, so is this. Timers and `fetch` are those of Node.
+ */
 export function call(kit: Toolkit, name: string, input: object, context?: { cwd?: string; scratch?: string }): any;
 /** What the host reads of the toolkit. */
 export function describe(kit: Toolkit): { namespace: string; tools: any[] };

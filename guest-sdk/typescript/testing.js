@@ -1,6 +1,6 @@
 // Calls tools on this machine, and reads back what they said. Types: testing.d.ts.
 import { reset as resetHost, state } from './host.native.js';
-import { fromRecord } from './error.js';
+import { fromRecord, toRecord } from './error.js';
 import { describe as describeKit, invoke } from './toolkit.js';
 
 export const reset = () => resetHost();
@@ -29,15 +29,56 @@ export const offer = (name, answer) => {
 
 export const describe = (kit) => describeKit(kit);
 
-/** The result as `run` gives it, or the `ToolError` of a failure, thrown. */
+/**
+ * The result as `run` gives it, or the `ToolError` of a failure, thrown. A promise of these if `run` gives one; what nothing handles
+ * until then fails the call too.
+ */
 export function call(kit, name, input, context = {}) {
-  const { tag, val } = invoke(kit, {
+  const answer = invoke(kit, {
     invocationId: 'test',
     tool: name,
     input: JSON.stringify(input),
     attempt: 1,
     context: JSON.stringify(context),
   });
+  return answer instanceof Promise ? watched(answer).then(resultOf) : resultOf(answer);
+}
+
+/** As the loop of a component, it tells `onunhandledrejection` of what nothing handles, and fails unless that prevents it. */
+async function watched(answer) {
+  let failed;
+  let fail;
+  const failing = new Promise((resolve) => (fail = resolve));
+  const tell = (reason, promise) => {
+    let isPrevented = false;
+    globalThis.onunhandledrejection?.({ type: 'unhandledrejection', reason, promise, preventDefault: () => void (isPrevented = true) });
+    if (isPrevented) return;
+    failed ??= { tag: 'failure', val: toRecord(reason) };
+    fail(failed);
+  };
+  const restore = [heard('unhandledRejection', tell), heard('uncaughtException', (reason) => tell(reason))];
+  try {
+    const first = await Promise.race([answer, failing]);
+    // Node tells of a rejection after the jobs that are there now.
+    await new Promise((resolve) => setImmediate(resolve));
+    return first.tag === 'failure' ? first : (failed ?? first);
+  } finally {
+    for (const each of restore) each();
+  }
+}
+
+/** Hears of an event in place of others, such as Node's runner, which would fail the test. Returns what gives it back to them. */
+function heard(event, listener) {
+  const others = process.listeners(event);
+  process.removeAllListeners(event);
+  process.on(event, listener);
+  return () => {
+    process.removeAllListeners(event);
+    for (const other of others) process.on(event, other);
+  };
+}
+
+function resultOf({ tag, val }) {
   if (tag === 'failure') throw fromRecord(val);
   if (tag === 'text') return val;
   if (tag === 'json') return JSON.parse(val);

@@ -50,26 +50,33 @@ function declaration({ name, description, input, output: structured, run, ...fac
   return declared;
 }
 
-/** Runs one call. `call` and the answer are the records of the contract. */
+const failed = (thrown) => {
+  if (host.isControl(thrown)) throw thrown;
+  return { tag: 'failure', val: toRecord(thrown) };
+};
+
+/** Whether `await` would wait for it. */
+const isPromise = (value) => value !== null && typeof value === 'object' && typeof value.then === 'function';
+
+/** Runs one call. `call` and the answer are the records of the contract. If `run` gives a promise, the answer is one. */
 export function invoke(kit, call) {
-  const found = kit.tools.find((each) => each.name === call.tool);
+  let answer;
   try {
+    const found = kit.tools.find((each) => each.name === call.tool);
     if (!found) throw new ToolError('no_such_tool', `no tool ${call.tool}`, { class: 'invalid_arguments' });
     const context = { ...JSON.parse(call.context || '{}'), invocationId: call.invocationId, attempt: call.attempt };
     host.begin(context);
-    return outcome(found.run(withDefaults(found.input ?? {}, JSON.parse(call.input)), context));
+    const result = found.run(withDefaults(found.input ?? {}, JSON.parse(call.input)), context);
+    answer = isPromise(result) ? Promise.resolve(result).then(outcome).catch(failed).finally(host.end) : outcome(result);
+    return answer;
   } catch (thrown) {
-    if (host.isControl(thrown)) throw thrown;
-    return { tag: 'failure', val: toRecord(thrown) };
+    return failed(thrown);
   } finally {
-    host.end();
+    if (!isPromise(answer)) host.end();
   }
 }
 
 function outcome(result) {
-  if (result !== null && typeof result === 'object' && typeof result.then === 'function') {
-    throw new ToolError('async_tool', 'the tool returned a promise: `run` must be synchronous, because nothing awaits it');
-  }
   if (result instanceof Partial) {
     return { tag: 'partial', val: { output: parts(result.result), error: toRecord(result.error) } };
   }

@@ -68,7 +68,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Installs what the lock file names, unless that is there: `installed` has the lock file of the last time.
-fn install(project: &Path, installed: &Path) {
+pub(super) fn install(project: &Path, installed: &Path) {
     let lock = std::fs::read(project.join("package-lock.json")).unwrap();
     if project.join("node_modules").is_dir()
         && std::fs::read(installed).is_ok_and(|known| known == lock)

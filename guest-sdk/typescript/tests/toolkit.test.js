@@ -156,10 +156,6 @@ test('an exception becomes a failure with its stack in the detail', () => {
   assert.match(found.detail, /toolkit\.test\.js/);
 });
 
-test('a promise is refused', () => {
-  assert.equal(failure(async () => 'late').code, 'async_tool');
-});
-
 test('an unknown tool is refused', () => {
   assert.throws(() => testing.call(toolkit('test', []), 'none', {}), { code: 'no_such_tool', class: 'invalid_arguments' });
 });
@@ -263,4 +259,36 @@ test('text that is no UTF-8 reaches the host with marks in its place, and nothin
     throw Object.create(null);
   });
   assert.equal(odd.message, 'what was thrown has no text');
+});
+
+test('a tool can be asynchronous', async () => {
+  const later = (value) => new Promise((resolve) => setTimeout(resolve, 1, value));
+  assert.equal(await run(async () => `a ${await later('b')}`), 'a b');
+  assert.deepEqual(await run(async () => ({ a: await later(1) })), { a: 1 });
+  assert.equal(await run(() => ({ then: (resolve) => resolve('thenable') })), 'thenable');
+  const failed = run(async () => {
+    await null;
+    throw new ToolError('late', 'late', { class: 'rate_limited' });
+  });
+  await assert.rejects(failed, { code: 'late', class: 'rate_limited' });
+  await assert.rejects(run(async () => void (await later(null)).x), { code: 'exception', message: /^TypeError: / });
+});
+
+test('what nothing handles fails the call, unless a handler prevents it', async () => {
+  const lost = async () => {
+    Promise.reject(new RangeError('lost'));
+    return 'done';
+  };
+  await assert.rejects(run(lost), { message: 'RangeError: lost' });
+  const seen = [];
+  globalThis.onunhandledrejection = (event) => {
+    seen.push(event.reason.message);
+    event.preventDefault();
+  };
+  try {
+    assert.equal(await run(lost), 'done');
+  } finally {
+    delete globalThis.onunhandledrejection;
+  }
+  assert.deepEqual(seen, ['lost']);
 });

@@ -49,8 +49,25 @@ tool({
 tool({ name: 'parts', description: 'Parts.', input: {}, output: { n: t.integer() }, run: () => output({ structured: { n: 1 } }) });
 tool({ name: 'nothing', description: 'Nothing.', input: {}, run: () => {} });
 
-// @ts-expect-error: nothing awaits a promise
 tool({ name: 'late', description: 'Late.', input: {}, run: async () => 'late' });
+tool({ name: 'late_value', description: 'Late.', input: {}, output: { n: t.integer() }, run: async () => ({ n: 1 }) });
+// @ts-expect-error: a promise of a number
+tool({ name: 'late_number', description: 'Late.', input: {}, run: async () => 1 });
+// @ts-expect-error: a promise of something else than what is declared
+tool({ name: 'late_text', description: 'Late.', input: {}, output: { n: t.integer() }, run: async () => ({ n: 'one' }) });
+
+tool({
+  name: 'fetches',
+  description: 'Fetches.',
+  input: { url: t.url() },
+  async run({ url }) {
+    const signal = AbortSignal.any([AbortSignal.timeout(1000), new AbortController().signal]);
+    const { ok, body, headers } = await fetch(new URL('/x', url), { method: 'POST', body: new URLSearchParams({ a: 'b' }), signal });
+    for await (const chunk of body ?? []) same<typeof chunk, Uint8Array>(true);
+    clearTimeout(setTimeout((text: string) => void text, 10, 'text'));
+    return { ok, type: headers.get('content-type') };
+  },
+});
 // @ts-expect-error: an unknown fact
 tool({ name: 'odd', description: 'Odd.', input: {}, isReadonly: true, run: () => 'odd' });
 // @ts-expect-error: not one of the choices

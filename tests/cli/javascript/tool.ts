@@ -46,11 +46,10 @@ const variable = tool({
 const fail = tool({
   name: 'fail',
   description: 'Fails.',
-  input: { how: t.choice(['error', 'bug', 'promise', 'object']) },
+  input: { how: t.choice(['error', 'bug', 'object']) },
   run({ how }) {
     if (how === 'error') throw new ToolError('slow_down', 'slow down', { class: 'rate_limited', retryAfterMs: 60000 });
     if (how === 'object') throw { code: 'E1', message: 'no disk' };
-    if (how === 'promise') return Promise.resolve('late') as unknown as string;
     return (null as unknown as { x: string }).x;
   },
 });
