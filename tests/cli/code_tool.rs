@@ -1,11 +1,13 @@
 //! The example tool `code`: what a script of an agent can call, what it uses up, and what is left of it on record.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::npm_tools::{built, native_test, readme_calls};
-use crate::support::{Client, Home, Ran, component, scratch};
+use crate::support::{Client, Home, Ran, Server, component, scratch};
 
 /// Fifty searches, and fifty filters of what they found.
 const HUNDRED_CALLS: &str = r"
@@ -174,11 +176,18 @@ fn a_script_reaches_no_tool_that_was_not_granted() {
     assert_eq!(value["found"], 1);
     // Without a grant there is nothing, and the engine of the tool has no other way to the host.
     let around = r"
-        const seen = [callableTools(), typeof fetch, typeof require, typeof process];
-        await import('toolcell:tool/tools@0.2.0');
-        return seen;";
-    let failed = place.run("run", around, &["--json"]).json();
-    assert_eq!(failed["error"]["error_code"], "never_settled", "{failed}");
+        const raw = await new Function('name', 'return import(name)')('toolcell:tool/tools@0.2.0');
+        const code = () => { try { return raw.call('files.read', '{}') } catch ({ payload }) { return payload.code } };
+        return [callableTools(), typeof require, typeof process, raw.list(), code()];";
+    assert_eq!(
+        place.value("run", around, &[]),
+        json!([[], "undefined", "undefined", [], "tool_not_callable"])
+    );
+    let failed = place
+        .run("run", "await import('fs')", &["--json"])
+        .exits(2)
+        .json();
+    assert_eq!(failed["error"]["error_code"], "script_syntax", "{failed}");
     let own = format!("--with={}", built("code").display());
     let itself = "try { await tools.code.run({ script: '1' }) } catch ({ code }) { return code }";
     assert_eq!(
@@ -298,6 +307,49 @@ fn a_script_that_fails_or_does_not_end_says_why() {
     assert_eq!(
         place.value("run", many, &GRANTED),
         json!([256, "rate_limited", "child_calls_limit"])
+    );
+}
+
+#[test]
+fn a_script_sends_requests_where_run_online_was_granted_them() {
+    let place = Place::new();
+    let arrived = AtomicUsize::new(0);
+    // Each waits for the others.
+    let server = Server::start(move |visit| {
+        let Some(head) = visit.head() else { return };
+        let began = Instant::now();
+        arrived.fetch_add(1, Ordering::SeqCst);
+        while arrived.load(Ordering::SeqCst) < 3 && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let path = head.split(' ').nth(1).unwrap();
+        visit.say(&format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{path}",
+            path.len()
+        ));
+    });
+    let script = format!(
+        "const get = async (name) => (await fetch('{}' + name, {{ signal: AbortSignal.timeout(60000) }})).text();
+        return Promise.all(['a', 'b', 'c'].map(get))",
+        server.url("/")
+    );
+    let granted = format!("--allow-net={}", server.url(""));
+    assert_eq!(
+        place.value("run_online", &script, &[&granted]),
+        json!(["/a", "/b", "/c"])
+    );
+    assert_eq!(server.most_open(), 3);
+    let denied = place.run("run_online", &script, &["--allow-net=x.example", "--json"]);
+    assert_eq!(
+        denied.json()["error"]["error_code"],
+        "network_denied",
+        "{denied:?}"
+    );
+    let offline = place.run("run", &script, &[&granted, "--json"]).json();
+    let message = offline["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("fetch is there in scripts of run_online alone"),
+        "{message}"
     );
 }
 

@@ -1,9 +1,7 @@
-// Runs a script to its end, inside one synchronous call.
-import { ToolError } from '#toolcell';
-import * as helpers from './async.js';
+// Runs a script to its end, which is when nothing of it goes on.
+import { ToolError, idle } from '#toolcell';
+import { Parser } from 'acorn';
 import { Console, readable, shown } from './console.js';
-import * as promise from './promise.js';
-import { HELPERS, rewrite } from './rewrite.js';
 import { Calls } from './tools.js';
 
 /** Lines that an engine counts before the first one of a function that is made of text. */
@@ -11,58 +9,71 @@ const LINES_BEFORE = 2;
 /** Lines of the console that the message of a failure has. */
 const LINES_OF_FAILURE = 20;
 
-/** What a script answered: its value as JSON, what it printed, and how many calls it made. */
-export function runScript(source) {
+const AsyncFunction = /** @type {any} */ ((async () => {}).constructor);
+
+/** What a script answered: its value as JSON, what it printed, and how many calls it made. `more`: other globals for it. */
+export async function runScript(source, more = {}) {
   const [calls, output] = [new Calls(), new Console()];
   const start = compiled(source);
-  const restore = [replace(globalThis, globals(calls, output)), replace(Array, { fromAsync: helpers.fromAsync })];
+  const { promise: crashed, reject: crash } = withReject();
+  const onunhandledrejection = (event) => {
+    event.preventDefault();
+    // An exception of a timer has no promise.
+    if (event.promise) output.warn(`nothing awaited a promise that failed: ${told(event.reason)}`);
+    else crash(event.reason);
+  };
+  const globals = { ...more, tools: calls.object(), callableTools: () => calls.list(), console: output, onunhandledrejection };
+  const restore = replace(globalThis, globals);
   let ended;
   try {
-    ended = settled(start);
+    ended = await Promise.race([start().then((value) => ({ value })), idle(), crashed]);
+    await Promise.race([idle(), crashed]);
+  } catch (thrown) {
+    throw failure(thrown, output);
   } finally {
-    for (const each of restore) each();
+    restore();
   }
+  if (!ended) throw new ToolError('never_settled', `the script awaits a promise that nothing settles${tail(output)}`);
   for (const line of calls.missing) output.warn(line);
-  for (const reason of promise.unhandledReasons()) output.warn(`nothing awaited a promise that failed: ${told(reason)}`);
-  if (ended.state === 'fulfilled') return { value: asJson(ended.value), console: output.printed(), calls: calls.count };
-  throw failure(ended, output);
+  return { value: asJson(ended.value), console: output.printed(), calls: calls.count };
+}
+
+function withReject() {
+  const parts = {};
+  parts.promise = new Promise((_, reject) => Object.assign(parts, { reject }));
+  // It may reject after all that waits for it.
+  parts.promise.catch(() => {});
+  return parts;
 }
 
 function compiled(source) {
   try {
-    const body = `return ${HELPERS}.run(this, [], function* () {${rewrite(source)}\n})`;
-    return new Function(HELPERS, body);
+    return new AsyncFunction(returning(source));
   } catch (error) {
     const message = `the script is not JavaScript: ${shown(error)}`;
     throw new ToolError('script_syntax', message, { class: 'invalid_arguments' });
   }
 }
 
-/** The state of the script's promise once nothing is left to run. */
-function settled(start) {
-  promise.reset();
-  const ending = start(helpers);
-  // This looks at the promise, so that its failure is told once.
-  ending.then(undefined, () => {});
-  try {
-    promise.settle();
-  } catch (error) {
-    // Of a timer or a job: no promise has it.
-    return { state: 'rejected', value: error };
-  }
-  return promise.look(ending);
+/** The engine would end the call at `import(..)`, because it has no modules. */
+const ScriptParser = Parser.extend(
+  (Base) =>
+    class extends Base {
+      parseExprImport() {
+        return /** @type {any} */ (this).raise(/** @type {any} */ (this).start, 'a script has no modules');
+      }
+    },
+);
+
+/** A script that ends with an expression returns its value. */
+function returning(source) {
+  const { body } = ScriptParser.parse(source, { ecmaVersion: 'latest', allowReturnOutsideFunction: true, allowAwaitOutsideFunction: true });
+  const last = body.at(-1);
+  if (last?.type !== 'ExpressionStatement') return source;
+  // On the lines where it was.
+  const { start, end } = last.expression;
+  return `${source.slice(0, last.start)}return (${source.slice(last.start, start)}${source.slice(start, end)})${source.slice(end)}`;
 }
-
-const globals = (calls, output) => ({
-  tools: calls.object(),
-  callableTools: () => calls.list(),
-  console: output,
-  Promise: promise.ScriptPromise,
-  queueMicrotask: promise.queueMicrotask,
-  setTimeout: promise.setTimeout,
-  clearTimeout: promise.clearTimeout,
-});
-
 /** Gives an object other properties, and returns what takes them back. */
 function replace(object, values) {
   const before = Object.keys(values).map((name) => ({ name, descriptor: Object.getOwnPropertyDescriptor(object, name) }));
@@ -80,7 +91,7 @@ function replace(object, values) {
 /** The value as JSON keeps it. */
 function asJson(value) {
   const replaced = function (name, part) {
-    if (part instanceof promise.ScriptPromise) {
+    if (part instanceof Promise) {
       const place = name === '' ? 'the value' : `${JSON.stringify(name)} of the value`;
       throw new ToolError('not_awaited', `${place} that the script returned is a promise: await it, or Promise.all(..) of them`);
     }
@@ -101,14 +112,15 @@ function told(thrown) {
   return `${name}: ${message} [${kind}/${code}]`;
 }
 
-function failure({ state, value }, output) {
-  const printed = output.printed().slice(-LINES_OF_FAILURE);
-  const tail = printed.length > 0 ? `\nconsole:\n${printed.join('\n')}` : '';
-  if (state === 'pending') {
-    return new ToolError('never_settled', `the script awaits a promise that nothing settles${tail}`);
-  }
-  const stack = value instanceof Error ? String(value.stack) : '';
+function failure(thrown, output) {
+  const stack = thrown instanceof Error ? String(thrown.stack) : '';
   const line = /(?:<input>|<anonymous>):(\d+)/.exec(stack)?.[1];
   const place = line === undefined ? '' : ` (line ${Number(line) - LINES_BEFORE})`;
-  return new ToolError('script_failed', `${told(value)}${place}${tail}`, { detail: stack });
+  return new ToolError('script_failed', `${told(thrown)}${place}${tail(output)}`, { detail: stack });
+}
+
+/** The last lines that were printed, for the message of a failure. */
+function tail(output) {
+  const printed = output.printed().slice(-LINES_OF_FAILURE);
+  return printed.length > 0 ? `\nconsole:\n${printed.join('\n')}` : '';
 }

@@ -1,6 +1,5 @@
 // The object `tools` of a script: the tools that the call may call, by any of their names.
 import { ToolError, callTool, callableTools } from '#toolcell';
-import { ScriptPromise } from './promise.js';
 
 export class Calls {
   count = 0;
@@ -20,7 +19,7 @@ export class Calls {
   }
 
   #named(path) {
-    const call = (input = {}) => new ScriptPromise((resolve) => resolve(this.#call(path.join('.'), input)));
+    const call = async (input = {}) => this.#call(path.join('.'), input);
     return new Proxy(call, {
       get: (target, word) => {
         // A promise that is made of this is no promise itself; no tool has more words in its name than two.
