@@ -61,12 +61,13 @@ const contractImports = {
   },
 };
 
-/** What is a global only if the sources use it, because a component imports no more than it needs. */
+/** Globals that a component has only if its sources use them, because it imports no more than it needs. */
 const GLOBALS = {
   'encoding.js': ['TextEncoder', 'TextDecoder'],
   'abort.js': ['AbortController', 'AbortSignal'],
   'url.js': ['URL', 'URLSearchParams'],
   'message.js': ['Headers', 'Request', 'Response'],
+  'form.js': ['Blob', 'File', 'FormData'],
   'fetch.js': ['fetch'],
 };
 
@@ -108,10 +109,9 @@ function built(main, globals, more) {
     write: false,
     metafile: true,
     format: 'esm',
-    // "neutral" would ignore the `main` of packages; nothing of a browser or of Node exists in QuickJS.
-    platform: 'neutral',
-    mainFields: ['module', 'main'],
-    conditions: ['toolcell'],
+    // Packages have other files for what is not Node.
+    platform: 'browser',
+    conditions: ['toolcell', 'worker'],
     target: 'es2023',
     // Names are kept, because stack traces go into the record of a failed call. Comments are not, because they name files
     // of this machine.
@@ -124,6 +124,7 @@ function built(main, globals, more) {
     logLevel: 'warning',
     plugins: [contractImports, setGlobals],
     ...more,
+    define: { 'process.env.NODE_ENV': '"production"', ...more?.define },
   });
 }
 
@@ -189,7 +190,7 @@ function placesOf(map) {
   return { files, at };
 }
 
-/** What the engine is made with. */
+/** The files that decide how the engine is changed. */
 const ENGINE = ['steady.mjs', 'jobs.mjs', 'wasm.mjs'];
 
 /** The engine that the snapshot is taken with, which is made once for each version of it. */

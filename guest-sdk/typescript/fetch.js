@@ -5,7 +5,7 @@ import { URL } from './url.js';
 
 const REDIRECTS_MAX = 20;
 const REDIRECTS = [301, 302, 303, 307, 308];
-/** What one origin was given is not for another. */
+/** Headers that are for one origin alone. */
 const CREDENTIALS = ['authorization', 'cookie', 'proxy-authorization'];
 
 const refused = (why, cause) => Object.assign(new TypeError(`fetch failed: ${why}`), { cause });

@@ -115,8 +115,8 @@ declare class URLSearchParams implements Iterable<[string, string]> {
 }
 
 type HeadersInit = Headers | Iterable<readonly [string, string]> | Record<string, string>;
-/** There are no streams, FormData and Blob. */
-type BodyInit = string | Uint8Array | ArrayBuffer | URLSearchParams;
+/** There are no streams. */
+type BodyInit = string | Uint8Array | ArrayBuffer | URLSearchParams | FormData | Blob;
 
 interface RequestInit {
   method?: string;
@@ -159,6 +159,40 @@ interface BodyStream extends AsyncIterable<Uint8Array> {
   };
 }
 
+declare class Blob {
+  constructor(parts?: Iterable<string | Uint8Array | ArrayBuffer | Blob>, options?: { type?: string });
+  readonly size: number;
+  readonly type: string;
+  slice(start?: number, end?: number, type?: string): Blob;
+  bytes(): Promise<Uint8Array>;
+  arrayBuffer(): Promise<ArrayBuffer>;
+  text(): Promise<string>;
+}
+
+declare class File extends Blob {
+  constructor(
+    parts: Iterable<string | Uint8Array | ArrayBuffer | Blob>,
+    name: string,
+    options?: { type?: string; lastModified?: number },
+  );
+  readonly name: string;
+  readonly lastModified: number;
+}
+
+declare class FormData implements Iterable<[string, string | File]> {
+  append(name: string, value: string | Blob, filename?: string): void;
+  set(name: string, value: string | Blob, filename?: string): void;
+  delete(name: string): void;
+  get(name: string): string | File | null;
+  getAll(name: string): (string | File)[];
+  has(name: string): boolean;
+  forEach(call: (value: string | File, name: string) => void): void;
+  entries(): IterableIterator<[string, string | File]>;
+  keys(): IterableIterator<string>;
+  values(): IterableIterator<string | File>;
+  [Symbol.iterator](): IterableIterator<[string, string | File]>;
+}
+
 interface Body {
   readonly headers: Headers;
   readonly body: BodyStream | null;
@@ -167,6 +201,7 @@ interface Body {
   json(): Promise<any>;
   bytes(): Promise<Uint8Array>;
   arrayBuffer(): Promise<ArrayBuffer>;
+  blob(): Promise<Blob>;
 }
 
 interface Request extends Body {}

@@ -8,7 +8,7 @@ const CHUNK = 1 << 16;
 
 const free = (resource) => resource[Symbol.dispose]();
 
-/** What the host says of a failure, as an `Error` whose `code` is the case of `error-code`. */
+/** An `Error` for a failure of the host, whose `code` is the case of `error-code`. */
 function failure(thrown) {
   const { tag = String(thrown), val } = thrown?.payload ?? thrown ?? {};
   const more = val === undefined || val === null ? '' : `: ${typeof val === 'string' ? val : JSON.stringify(val)}`;

@@ -18,7 +18,7 @@ const C_FUNCTION = [[I32, I64, I32, I32], [I64]];
 const TRACKER = [[I32, I64, I64, I32, I32], []];
 const REALLOC = 'cabi_realloc';
 
-/** How the engine counts one more reference of an object, whose count is before it. */
+/** The code that counts one more reference of an object. The count is before the object. */
 const REFERENCE = /\x41\x04\x6b\x22(.)\x20\1\x28\x02\x00\x41\x01\x6a\x36\x02\x00/s;
 
 export function addJobs(module) {

@@ -30,7 +30,7 @@ const told = new WeakSet();
 /** Exceptions of timers and of jobs, which no promise has. */
 const thrown = [];
 
-/** What failed and nothing handled: `{ reason, promise }`. */
+/** Failures that nothing handled: `{ reason, promise }`. */
 function unhandled() {
   const changed = [];
   // The last one first.
@@ -88,7 +88,7 @@ let lastTimer = 0;
 /** `{ pollable, done }` */
 const waiting = new Set();
 
-/** Who waits until nothing else goes on. */
+/** Functions that resolve the promises of `idle`. */
 const idlers = [];
 export const idle = () => new Promise((resolve) => void idlers.push(resolve));
 
@@ -141,8 +141,9 @@ function schedule(timer, delay) {
   timers.splice(low, 0, timer);
 }
 
-/** At least 1 ms, so that an interval lets others run. */
-const delayOf = (delay) => Math.max(1, Number(delay) || 0);
+const DELAY_MAX = 2 ** 31 - 1;
+/** As Node: at least 1 ms, so that an interval lets others run, and that also in place of what is too long. */
+const delayOf = (delay) => (delay >= 1 && delay <= DELAY_MAX ? Math.trunc(delay) : 1);
 
 function start(job, delay, values, more) {
   if (typeof job !== 'function') throw new TypeError('a timer takes a function');

@@ -1,5 +1,4 @@
-// Headers, Request and Response of browsers. A body that is sent is a text, bytes or URLSearchParams: FormData, Blob and streams are
-// not there.
+// Headers, Request and Response of browsers. A body that is sent is a text, bytes, URLSearchParams, FormData or a Blob, and no stream.
 import * as host from '#host';
 import { AbortController } from './abort.js';
 import { TextDecoder } from './encoding.js';
@@ -156,16 +155,20 @@ const once = (bytes) => {
   };
 };
 
+/** Names what gives the bytes of an object as a body, and their type: that of form.js, which not every tool has. */
+export const BODY = Symbol('body');
+
 /** The bytes of what a body may be made of, and their type. */
 function extracted(body) {
   if (typeof body === 'string') return { bytes: host.encode(body), type: 'text/plain;charset=UTF-8' };
   if (body instanceof URLSearchParams) return { bytes: host.encode(`${body}`), type: 'application/x-www-form-urlencoded;charset=UTF-8' };
   if (body instanceof ArrayBuffer) return { bytes: new Uint8Array(body.slice()) };
   if (ArrayBuffer.isView(body)) return { bytes: new Uint8Array(body.buffer, body.byteOffset, body.byteLength).slice() };
-  throw new TypeError('a body is a text, bytes or URLSearchParams: FormData, Blob and streams are not there');
+  if (typeof body[BODY] === 'function') return body[BODY]();
+  throw new TypeError('a body is a text, bytes, URLSearchParams, FormData or a Blob');
 }
 
-/** What requests and responses have in common. */
+/** The common part of requests and responses. */
 class Message {
   #stream = null;
 
@@ -203,6 +206,11 @@ class Message {
 
   async arrayBuffer() {
     return (await this.bytes()).buffer;
+  }
+
+  /** If the sources name Blob. */
+  async blob() {
+    return new Blob([await this.bytes()], { type: this.headers.get('content-type') ?? '' });
   }
 
   async text() {

@@ -55,7 +55,7 @@ const failed = (thrown) => {
   return { tag: 'failure', val: toRecord(thrown) };
 };
 
-/** Whether `await` would wait for it. */
+/** `true` if `await` would wait for it. */
 const isPromise = (value) => value !== null && typeof value === 'object' && typeof value.then === 'function';
 
 /** Runs one call. `call` and the answer are the records of the contract. If `run` gives a promise, the answer is one. */

@@ -6,7 +6,7 @@ import { TextDecoder } from './encoding.js';
 const PORTS = { 'http:': '80', 'https:': '443', 'ws:': '80', 'wss:': '443', 'ftp:': '21', 'file:': '' };
 const isSpecial = (protocol) => protocol in PORTS;
 
-// What is escaped in each part, beside what is no printable ASCII.
+// Letters that are escaped in each part, beside those that are not printable ASCII.
 const FRAGMENT = ' "<>`';
 const QUERY = ' "#<>';
 const PATH = ' "#<>?^`{}';
@@ -233,14 +233,16 @@ function authority(text, protocol, input) {
   const at = before.lastIndexOf('@');
   const url = emptyUrl(protocol);
   if (at >= 0) Object.assign(url, credentials(before.slice(0, at)));
-  const [, hostname, port = ''] = /^(\[[^\]]*\]|[^:]*)(?::(.*))?$/.exec(before.slice(at + 1)) ?? [];
-  if (hostname === undefined || !/^\d*$/.test(port) || Number(port) > 65535) throw invalid(input);
+  const [, hostname, port] = /^(\[[^\]]*\]|[^:]*)(?::(.*))?$/.exec(before.slice(at + 1)) ?? [];
+  if (hostname === undefined || !/^\d*$/.test(port ?? '') || Number(port ?? 0) > 65535) throw invalid(input);
   const isFile = protocol === 'file:';
-  if (hostname === '' && ((isSpecial(protocol) && !isFile) || at >= 0 || port !== '')) throw invalid(input);
+  const hasMore = at >= 0 || port !== undefined;
+  if (hasMore && (hostname === '' || isFile)) throw invalid(input);
+  if (hostname === '' && isSpecial(protocol) && !isFile) throw invalid(input);
   url.hostname = hostname === '' ? '' : hostOf(hostname, protocol);
-  if (url.hostname === undefined || (isFile && (port !== '' || at >= 0))) throw invalid(input);
+  if (url.hostname === undefined) throw invalid(input);
   if (isFile && url.hostname === 'localhost') url.hostname = '';
-  url.port = portOf(port, protocol);
+  url.port = portOf(port ?? '', protocol);
   return withPath(url, rest);
 }
 

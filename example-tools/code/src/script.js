@@ -11,7 +11,7 @@ const LINES_OF_FAILURE = 20;
 
 const AsyncFunction = /** @type {any} */ ((async () => {}).constructor);
 
-/** What a script answered: its value as JSON, what it printed, and how many calls it made. `more`: other globals for it. */
+/** Runs a script. Returns its value as JSON, what it printed, and how many calls it made. `more`: other globals for it. */
 export async function runScript(source, more = {}) {
   const [calls, output] = [new Calls(), new Console()];
   const start = compiled(source);

@@ -49,6 +49,7 @@ const SDK: &[EmbeddedFile] = files![
     "guest-sdk/typescript/error.js",
     "guest-sdk/typescript/fetch.js",
     "guest-sdk/typescript/files.js",
+    "guest-sdk/typescript/form.js",
     "guest-sdk/typescript/globals.d.ts",
     "guest-sdk/typescript/globals.js",
     "guest-sdk/typescript/host.component.js",

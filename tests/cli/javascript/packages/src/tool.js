@@ -1,4 +1,6 @@
 import ky from 'ky';
+// For Node, it has another file.
+import { nanoid } from 'nanoid';
 import pLimit from 'p-limit';
 import { t, tool, toolkit } from '#toolcell';
 
@@ -6,7 +8,7 @@ const get = tool({
   name: 'get',
   description: 'Fetches a number some times, at most two at once.',
   input: { url: t.url(), times: t.integer() },
-  output: { sum: t.integer(), most: t.integer() },
+  output: { sum: t.integer(), most: t.integer(), id: t.string() },
   access: ['network'],
   async run({ url, times }) {
     const limit = pLimit(2);
@@ -18,7 +20,7 @@ const get = tool({
       return n;
     };
     const numbers = await Promise.all(Array.from({ length: times }, () => limit(one)));
-    return { sum: numbers.reduce((sum, n) => sum + n, 0), most };
+    return { sum: numbers.reduce((sum, n) => sum + n, 0), most, id: nanoid() };
   },
 });
 
