@@ -18,12 +18,17 @@ const C_FUNCTION = [[I32, I64, I32, I32], [I64]];
 const TRACKER = [[I32, I64, I64, I32, I32], []];
 const REALLOC = 'cabi_realloc';
 
-/** The code that counts one more reference of an object. The count is before the object. */
-const REFERENCE = /\x41\x04\x6b\x22(.)\x20\1\x28\x02\x00\x41\x01\x6a\x36\x02\x00/s;
+/** The code that counts one more reference of an object, by how far the count is before the object: another in each version. */
+const REFERENCE = new Map([
+  [0, /\xa7\x22(.)\x20\1\x28\x02\x00\x41\x01\x6a\x36\x02\x00/s],
+  [4, /\xa7\x41\x04\x6b\x22(.)\x20\1\x28\x02\x00\x41\x01\x6a\x36\x02\x00/s],
+]);
 
 export function addJobs(module) {
-  if (!module.bodies.some((body) => REFERENCE.test(body.toString('latin1')))) throw unknown();
-  const list = { head: module.addGlobal(), free: module.addGlobal() };
+  const isUsed = ([, code]) => module.bodies.some((body) => code.test(body.toString('latin1')));
+  const [count, ...others] = [...REFERENCE].filter(isUsed).map(([before]) => before);
+  if (count === undefined || others.length > 0) throw unknown();
+  const list = { head: module.addGlobal(), free: module.addGlobal(), count };
   track(module, list);
   const clock = clockOf(module);
   const call = (name) => [CALL, ...number(module.exported(name).index)];
@@ -74,7 +79,7 @@ function track(module, list) {
 function tracking(module, list) {
   const [promise, isHandled, entry, count] = [1, 3, 5, 6];
   const counted = (step) => [
-    ...[GET, promise, WRAP, ...constant(4), SUB, SET, count],
+    ...[GET, promise, WRAP, ...constant(list.count), SUB, SET, count],
     ...[GET, count, GET, count, ...load(0), ...constant(1), step, ...store(0)],
   ];
   const isFirst = [GET_GLOBAL, ...list.head, IF, I32, GET_GLOBAL, ...list.head, ...LOAD_64, GET, promise, EQ_64, ELSE, ...constant(0), END];
