@@ -1,6 +1,6 @@
 //! Makes components of WASI preview 1 commands, in the compiler's process, because the bytes are foreign.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, anyhow};
 use wasi_preview1_component_adapter_provider::{
@@ -16,7 +16,7 @@ use wasmparser::{
     ExportSectionReader, ExternalKind, Import, ImportSectionReader, Parser, Payload, TypeRef,
 };
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::{Resolve, SourceMap, UnresolvedPackageGroup};
+use wit_parser::{Resolve, SourceMap, UnresolvedPackageGroup, WorldId};
 
 const START: &str = "_start";
 /// The adapter's own `proc_exit` tells success and failure apart, and no more.
@@ -70,6 +70,7 @@ pub fn component_of_library(
         let mut resolve = Resolve::default();
         let package = push(&mut resolve, files)?;
         let world = resolve.select_world(&[package], Some(name))?;
+        leave_out_exports(&mut resolve, world, &module)?;
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     }
     let mut encoder = ComponentEncoder::default()
@@ -79,6 +80,31 @@ pub fn component_of_library(
     encoder
         .encode()
         .context("cannot make a component of the module")
+}
+
+/// Leaves those interfaces out of a world of which the module exports no function: an SDK names all that its tools may have.
+fn leave_out_exports(resolve: &mut Resolve, world: WorldId, module: &[u8]) -> anyhow::Result<()> {
+    let mut exported = BTreeSet::new();
+    for payload in Parser::new(0).parse_all(module) {
+        if let Payload::ExportSection(exports) = payload? {
+            for export in exports {
+                let interface = export?.name.split_once('#');
+                exported.extend(interface.map(|(name, _)| name.to_owned()));
+            }
+        }
+    }
+    let declared = resolve.worlds.get_mut(world).context("no such world")?;
+    let exports = std::mem::take(&mut declared.exports);
+    let kept = exports
+        .into_iter()
+        .filter(|(key, _)| exported.contains(&resolve.name_world_key(key)))
+        .collect();
+    resolve
+        .worlds
+        .get_mut(world)
+        .context("no such world")?
+        .exports = kept;
+    Ok(())
 }
 
 fn push(resolve: &mut Resolve, files: &[(&str, &str)]) -> anyhow::Result<wit_parser::PackageId> {
