@@ -28,6 +28,7 @@ impl PackageInfo {
         let found = cargo(folder)
             .or_else(|| python(folder))
             .or_else(|| zig(folder))
+            .or_else(|| directives(folder))
             .or_else(|| npm(folder));
         let mut package = found.unwrap_or_default();
         if package.name.is_empty() {
@@ -163,6 +164,31 @@ fn zig(folder: &Path) -> Option<PackageInfo> {
     })
 }
 
+/// Comments such as `// toolcell:version 0.1.0`, of languages whose projects have no manifest with a version.
+fn directives(folder: &Path) -> Option<PackageInfo> {
+    let files = ["go.mod", "tool.c", "tool.cpp", "tool.zig"];
+    let text = files.iter().find_map(|name| text(&folder.join(name)))?;
+    let said = |name: &str| {
+        let value = text.lines().find_map(|line| {
+            let words = line.trim_start_matches(['/', '*', ' ']);
+            words
+                .strip_prefix("toolcell:")?
+                .strip_prefix(name)?
+                .strip_prefix(' ')
+        });
+        let value = value?.trim_end_matches("*/").trim();
+        (!value.is_empty()).then(|| value.to_owned())
+    };
+    Some(PackageInfo {
+        version: said("version"),
+        licence: said("license"),
+        description: said("description"),
+        source: said("source"),
+        authors: said("authors"),
+        ..PackageInfo::default()
+    })
+}
+
 fn npm(folder: &Path) -> Option<PackageInfo> {
     let manifest: Value = serde_json::from_str(&text(&folder.join("package.json"))?).ok()?;
     let field = |pointer: &str| manifest.pointer(pointer)?.as_str().map(str::to_owned);
@@ -234,6 +260,37 @@ mod tests {
                 name: "tool".to_owned(),
                 ..PackageInfo::default()
             }
+        );
+    }
+
+    #[test]
+    fn a_comment_says_it_where_there_is_no_manifest() {
+        let said = |files: &[(&str, &str)]| {
+            let package = of(files, ".");
+            (package.version, package.licence)
+        };
+        let known =
+            |version: &str, licence: &str| (Some(version.to_owned()), Some(licence.to_owned()));
+        assert_eq!(
+            said(&[(
+                "tool.c",
+                "/* toolcell:version 0.1.0 */\n/* toolcell:license MIT OR Apache-2.0 */\nint x;"
+            )]),
+            known("0.1.0", "MIT OR Apache-2.0")
+        );
+        assert_eq!(
+            said(&[(
+                "go.mod",
+                "module a\n\n// toolcell:version 2.0.0\n// toolcell:license MIT\n"
+            )]),
+            known("2.0.0", "MIT")
+        );
+        assert_eq!(
+            said(&[(
+                "tool.zig",
+                "const text = \"toolcell:version 1\";\n// toolcell:license\n"
+            )]),
+            (None, None)
         );
     }
 
