@@ -1,4 +1,4 @@
-/* The part that is the same in the sandbox and in tests: memory, JSON, the declaration, outcomes. */
+/* The part that is the same in the sandbox and in tests: memory, text, JSON. */
 #include "toolcell.h"
 
 #include <errno.h>
@@ -39,13 +39,13 @@ void toolcell_free_all(void) {
     }
 }
 
-static const char *copy(const char *text, size_t length) {
+const char *toolcell_copy(const char *text, size_t length) {
     char *made = (char *)toolcell_allocate(length + 1);
     memcpy(made, text, length);
     return made;
 }
 
-static const char *format_list(const char *format, va_list list, size_t *made_length) {
+const char *toolcell_format_list(const char *format, va_list list, size_t *made_length) {
     va_list again;
     va_copy(again, list);
     int length = vsnprintf(NULL, 0, format, list);
@@ -60,7 +60,7 @@ const char *toolcell_format(const char *format, ...) {
     va_list list;
     size_t length;
     va_start(list, format);
-    const char *made = format_list(format, list, &length);
+    const char *made = toolcell_format_list(format, list, &length);
     va_end(list);
     return made;
 }
@@ -115,46 +115,38 @@ const char *toolcell_message(const char *text, size_t length) {
     return toolcell_utf8(made);
 }
 
+static void reserve(toolcell_buffer *to, size_t more) {
+    if (to->room - to->length > more) return;
+    size_t room = 2 * (to->length + more) + 64;
+    char *larger = (char *)toolcell_allocate(room);
+    if (to->length) memcpy(larger, to->text, to->length);
+    to->text = larger;
+    to->room = room;
+}
+
 void toolcell_append(toolcell_buffer *to, const char *format, ...) {
     va_list list, again;
     va_start(list, format);
     va_copy(again, list);
     int made = vsnprintf(NULL, 0, format, list);
     size_t length = made < 0 ? 0 : (size_t)made;
-    if (to->room - to->length <= length) {
-        size_t room = 2 * (to->length + length) + 64;
-        char *larger = (char *)toolcell_allocate(room);
-        if (to->length) memcpy(larger, to->text, to->length);
-        to->text = larger;
-        to->room = room;
-    }
+    reserve(to, length);
     vsnprintf((char *)to->text + to->length, length + 1, format, again);
     to->length += length;
     va_end(again);
     va_end(list);
 }
 
-/* A text that grows. It ends with a NUL, because memory is allocated as zeros. */
-typedef struct {
-    char *at;
-    size_t length, room;
-} writer;
-
-static void put(writer *to, const char *text, size_t length) {
-    if (to->room - to->length <= length) {
-        size_t room = 2 * (to->length + length) + 64;
-        char *made = (char *)toolcell_allocate(room);
-        if (to->length) memcpy(made, to->at, to->length);
-        to->at = made;
-        to->room = room;
-    }
-    memcpy(to->at + to->length, text, length);
+/* The text ends with a zero byte, because memory is allocated as zeros. */
+static void put(toolcell_buffer *to, const char *text, size_t length) {
+    reserve(to, length);
+    memcpy((char *)to->text + to->length, text, length);
     to->length += length;
 }
 
-static void put_text(writer *to, const char *text) { put(to, text, strlen(text)); }
+static void put_text(toolcell_buffer *to, const char *text) { put(to, text, strlen(text)); }
 
-static void put_quoted(writer *to, const char *text, size_t length) {
+static void put_quoted(toolcell_buffer *to, const char *text, size_t length) {
     static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
     const char *plain = text, *end = text + length;
     put(to, "\"", 1);
@@ -308,7 +300,7 @@ static bool read_number(reader *from, toolcell_json *value) {
     }
     value->kind = TOOLCELL_JSON_NUMBER;
     value->length = (size_t)(at - from->at);
-    value->text = copy(from->at, value->length);
+    value->text = toolcell_copy(from->at, value->length);
     value->number = strtod(value->text, NULL);
     from->at = at;
     return true;
@@ -478,191 +470,96 @@ bool toolcell_get_bool(const toolcell_json *object, const char *name, bool other
 }
 
 const char *toolcell_quote_bytes(const char *text, size_t length) {
-    writer made = {0};
+    toolcell_buffer made = {0};
     put_quoted(&made, text, length);
-    return made.at;
+    return made.text;
 }
 
 const char *toolcell_quote(const char *text) { return toolcell_quote_bytes(text, strlen(text)); }
 
-static void put_json(writer *to, const toolcell_json *value) {
+/* What follows a value is set apart from it. No value ends with one of these. */
+static void separate(toolcell_buffer *to) {
+    if (to->length && !strchr("{[:", to->text[to->length - 1])) put(to, ",", 1);
+}
+
+static void put_word(toolcell_buffer *to, const char *word) {
+    separate(to);
+    put_text(to, word);
+}
+
+void toolcell_begin(toolcell_buffer *to, char bracket) {
+    separate(to);
+    put(to, &bracket, 1);
+}
+
+void toolcell_end(toolcell_buffer *to, char bracket) { put(to, &bracket, 1); }
+
+void toolcell_put_bytes(toolcell_buffer *to, const char *text, size_t length) {
+    separate(to);
+    put_quoted(to, text, length);
+}
+
+void toolcell_put_string(toolcell_buffer *to, const char *text) { toolcell_put_bytes(to, text, strlen(text)); }
+
+void toolcell_put_name(toolcell_buffer *to, const char *name) {
+    toolcell_put_string(to, name);
+    put(to, ":", 1);
+}
+
+void toolcell_put_int(toolcell_buffer *to, int64_t value) {
+    separate(to);
+    toolcell_append(to, "%lld", (long long)value);
+}
+
+void toolcell_put_number(toolcell_buffer *to, double value) {
+    separate(to);
+    if (isfinite(value)) toolcell_append(to, "%.17g", value);
+    else put_text(to, "null");
+}
+
+void toolcell_put_bool(toolcell_buffer *to, bool value) { put_word(to, value ? "true" : "false"); }
+
+void toolcell_put_json(toolcell_buffer *to, const toolcell_json *value) {
     bool named = toolcell_kind(value) == TOOLCELL_JSON_OBJECT;
     switch (toolcell_kind(value)) {
     case TOOLCELL_JSON_BOOL:
-        put_text(to, value->truth ? "true" : "false");
+        toolcell_put_bool(to, value->truth);
         break;
     case TOOLCELL_JSON_NUMBER:
-        put(to, value->text, value->length);
+        put_word(to, value->text);
         break;
     case TOOLCELL_JSON_STRING:
-        put_quoted(to, value->text, value->length);
+        toolcell_put_bytes(to, value->text, value->length);
         break;
     case TOOLCELL_JSON_ARRAY:
     case TOOLCELL_JSON_OBJECT:
-        put(to, named ? "{" : "[", 1);
+        toolcell_begin(to, named ? '{' : '[');
         for (const toolcell_json *item = value->first; item; item = item->next) {
-            if (item != value->first) put(to, ",", 1);
             if (named) {
-                put_quoted(to, item->name, item->name_length);
+                toolcell_put_bytes(to, item->name, item->name_length);
                 put(to, ":", 1);
             }
-            put_json(to, item);
+            toolcell_put_json(to, item);
         }
-        put(to, named ? "}" : "]", 1);
+        toolcell_end(to, named ? '}' : ']');
         break;
     default:
-        put_text(to, "null");
+        put_word(to, "null");
     }
 }
 
 const char *toolcell_json_of(const toolcell_json *value) {
-    writer made = {0};
-    put_json(&made, value);
-    return made.at;
+    toolcell_buffer made = {0};
+    toolcell_put_json(&made, value);
+    return made.text;
 }
 
-/* ---- The declaration ---- */
-
-/* A list without its last element goes on in what lies behind it, which looks like no argument at some point. */
-static void check_end(const char *tool, const toolcell_argument *arguments) {
-    for (const toolcell_argument *one = arguments; one && one->name; one++) {
-        int fits = (unsigned)one->type <= TOOLCELL_STRINGS && one - arguments < 1000;
-#ifdef __wasm__
-        size_t end = __builtin_wasm_memory_size(0) << 16;
-        fits = fits && (size_t)one->name < end && (size_t)one->description < end;
-#endif
-        if (fits) continue;
-        fprintf(stderr, "toolcell: the arguments of the tool %s have no end: the last element is {NULL}\n", tool);
-        abort();
-    }
-}
-
-static void put_schema(writer *to, const toolcell_argument *arguments) {
-    static const char *const types[] = {"\"string\"", "\"integer\"", "\"number\"", "\"boolean\"",
-                                        "\"array\",\"items\":{\"type\":\"string\"}"};
-    writer required = {0};
-    put_text(to, "{\"type\":\"object\",\"properties\":{");
-    for (const toolcell_argument *one = arguments; one && one->name; one++) {
-        const char *name = toolcell_quote(one->name), *text = toolcell_quote(one->description ? one->description : "");
-        if (one != arguments) put(to, ",", 1);
-        put_text(to, toolcell_format("%s:{\"type\":%s,\"description\":%s}", name, types[one->type], text));
-        if (one->optional) continue;
-        if (required.length) put(&required, ",", 1);
-        put_text(&required, name);
-    }
-    put_text(to, "},\"required\":[");
-    if (required.length) put(to, required.at, required.length);
-    put_text(to, "],\"additionalProperties\":false}");
-}
-
-const char *toolcell_describe(void) {
-    writer made = {0};
-    put_text(&made, toolcell_format("{\"namespace\":%s,\"tools\":[", toolcell_quote(toolcell_namespace)));
-    for (const toolcell_tool *tool = toolcell_tools; tool->name; tool++) {
-        if (tool != toolcell_tools) put(&made, ",", 1);
-        const char *name = toolcell_quote(tool->name), *text = toolcell_quote(tool->description);
-        put_text(&made, toolcell_format("{\"name\":%s,\"description\":%s,\"input\":", name, text));
-        if (tool->input) put_text(&made, tool->input);
-        else {
-            check_end(tool->name, tool->arguments);
-            put_schema(&made, tool->arguments);
-        }
-        if (tool->output) put_text(&made, toolcell_format(",\"output\":%s", tool->output));
-        if (tool->more) put_text(&made, toolcell_format(",%s", tool->more));
-        put(&made, "}", 1);
-    }
-    put_text(&made, "]}");
-    return made.at;
-}
-
-/* ---- Outcomes ---- */
-
-static struct toolcell_outcome *outcome(toolcell_call *call, toolcell_test_kind kind) {
-    memset(call->outcome, 0, sizeof *call->outcome);
-    call->outcome->kind = kind;
-    call->outcome->set = true;
-    return call->outcome;
-}
-
-void toolcell_text(toolcell_call *call, const char *format, ...) {
-    va_list list;
-    size_t length;
-    va_start(list, format);
-    const char *text = format_list(format, list, &length);
-    va_end(list);
-    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_TEXT);
-    made->text = text;
-    made->text_length = length;
-}
-
-void toolcell_text_bytes(toolcell_call *call, const char *text, size_t length) {
-    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_TEXT);
-    /* The copy ends with a zero byte, which ends a character that is cut. */
-    made->text = copy(text, length);
-    made->text_length = length;
-}
-
-void toolcell_json_text(toolcell_call *call, const char *json) { outcome(call, TOOLCELL_IS_JSON)->text = json; }
-
-void toolcell_content(toolcell_call *call, const char *content, const char *structured, const char *summary) {
-    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_CONTENT);
-    made->text = content;
-    made->structured = structured;
-    made->summary = summary;
-}
-
-void toolcell_fail(toolcell_call *call, toolcell_error_class kind, const char *code, const char *format, ...) {
-    va_list list;
-    size_t length;
-    va_start(list, format);
-    const char *message = format_list(format, list, &length);
-    va_end(list);
-    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_FAILURE);
-    made->error = kind;
-    made->code = code;
-    made->message = message;
-}
-
-void toolcell_fail_detail(toolcell_call *call, const char *detail) { call->outcome->detail = detail; }
-
-void toolcell_fail_retry_after(toolcell_call *call, uint64_t milliseconds) {
-    call->outcome->retry = true;
-    call->outcome->retry_after = milliseconds;
-}
-
-void toolcell_partial(toolcell_call *call, const char *content, const char *structured, toolcell_error_class kind,
-                      const char *code, const char *message) {
-    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_PARTIAL);
-    made->text = content;
-    made->structured = structured;
-    made->error = kind;
-    made->code = code;
-    made->message = message;
-}
-
-void toolcell_fail_http(toolcell_call *call, toolcell_http_error error) {
-    static const struct {
-        toolcell_error_class kind;
-        const char *code, *message;
-    } rows[] = {
-        {TOOLCELL_EXECUTION_FAILED, "no_error", "the request succeeded"},
-        {TOOLCELL_INVALID_ARGUMENTS, "invalid_request", "the request cannot be sent"},
-        {TOOLCELL_EXECUTION_FAILED, "not_allowed", "this call may not send that request"},
-        {TOOLCELL_RATE_LIMITED, "limit", "a limit on requests was reached"},
-        {TOOLCELL_RESULT_TOO_LARGE, "too_large", "the response is too large"},
-        {TOOLCELL_TIMEOUT, "server_timeout", "the server did not answer in time"},
-        {TOOLCELL_DEPENDENCY_UNAVAILABLE, "unreachable", "the server cannot be reached"},
-        {TOOLCELL_DEPENDENCY_UNAVAILABLE, "broken_response", "the response is malformed or incomplete"},
-    };
-    toolcell_fail(call, rows[error].kind, rows[error].code, "%s", rows[error].message);
-}
-
-void toolcell_run(toolcell_call *call) {
-    for (const toolcell_tool *tool = toolcell_tools; tool->name; tool++) {
-        if (strcmp(tool->name, call->tool) != 0) continue;
-        tool->run(call);
-        if (!call->outcome->set) toolcell_fail(call, TOOLCELL_EXECUTION_FAILED, "no_outcome", "the tool returned nothing");
-        return;
-    }
-    toolcell_fail(call, TOOLCELL_INVALID_ARGUMENTS, "no_such_tool", "there is no tool %s", call->tool);
+void toolcell_set(const toolcell_json *object, const char *name, const toolcell_json *value) {
+    toolcell_json *to = (toolcell_json *)object, *member = (toolcell_json *)value;
+    member->name = name;
+    member->name_length = strlen(name);
+    if (to->last) to->last->next = member;
+    else to->first = member;
+    to->last = member;
+    to->size++;
 }

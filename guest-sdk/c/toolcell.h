@@ -5,6 +5,7 @@
 #ifndef TOOLCELL_H
 #define TOOLCELL_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -88,6 +89,19 @@ typedef struct {
 /* Appends text as `printf` makes it. */
 void toolcell_append(toolcell_buffer *to, const char *format, ...) TOOLCELL_FORMAT(2);
 
+/* Append JSON from its start to its end, with the commas between: `toolcell_begin(&to, '{'); toolcell_put_name(&to, "n");
+ * toolcell_put_int(&to, 1); toolcell_end(&to, '}');`. A number that JSON does not have becomes null, and so does NULL. */
+void toolcell_begin(toolcell_buffer *to, char bracket);
+void toolcell_end(toolcell_buffer *to, char bracket);
+void toolcell_put_name(toolcell_buffer *to, const char *name);
+void toolcell_put_string(toolcell_buffer *to, const char *text);
+/* A string of `length` bytes, with the zero bytes among them. */
+void toolcell_put_bytes(toolcell_buffer *to, const char *text, size_t length);
+void toolcell_put_int(toolcell_buffer *to, int64_t value);
+void toolcell_put_number(toolcell_buffer *to, double value);
+void toolcell_put_bool(toolcell_buffer *to, bool value);
+void toolcell_put_json(toolcell_buffer *to, const toolcell_json *value);
+
 /* ---- A call, and its outcome ---- */
 
 typedef struct toolcell_call {
@@ -115,8 +129,17 @@ typedef enum {
     TOOLCELL_EXECUTION_FAILED,
     TOOLCELL_PARTIAL_FAILURE,
     TOOLCELL_RESULT_TOO_LARGE,
-    TOOLCELL_CANCELED
+    TOOLCELL_CANCELED,
+    TOOLCELL_OTHER_CLASS /* a class that the host alone gives, such as `permission_denied` */
 } toolcell_error_class;
+
+typedef struct {
+    toolcell_error_class kind;
+    const char *word; /* of TOOLCELL_OTHER_CLASS: its name */
+    const char *code;
+    const char *message;
+    const char *detail; /* NULL: none */
+} toolcell_error;
 
 /* Each sets the outcome of the call; the last one counts. A tool that sets none fails with the code `no_outcome`. */
 void toolcell_text(toolcell_call *call, const char *format, ...) TOOLCELL_FORMAT(2);
@@ -129,6 +152,8 @@ void toolcell_content(toolcell_call *call, const char *content, const char *stru
 /* `code` is stable and snake_case. The message is for the model and the user. */
 void toolcell_fail(toolcell_call *call, toolcell_error_class kind, const char *code, const char *format, ...)
     TOOLCELL_FORMAT(4);
+/* Fails with an error of a function of the host. */
+void toolcell_fail_with(toolcell_call *call, const toolcell_error *error);
 /* Text for the record of a failure, which no model sees. Call it after `toolcell_fail`. */
 void toolcell_fail_detail(toolcell_call *call, const char *detail);
 /* The time after which the same call may succeed. Call it after `toolcell_fail`. */
@@ -144,29 +169,49 @@ typedef enum {
     TOOLCELL_INTEGER,
     TOOLCELL_NUMBER,
     TOOLCELL_BOOLEAN,
-    TOOLCELL_STRINGS
+    TOOLCELL_STRINGS, /* an array of strings */
+    TOOLCELL_OBJECT,
+    TOOLCELL_ARRAY,
+    TOOLCELL_MAP, /* an object with members of any name */
+    TOOLCELL_ANY  /* any JSON */
 } toolcell_type;
 
 typedef struct {
+    bool is_set;
+    double value;
+} toolcell_limit;
+
+/* A member of an object. A list of them ends with an element whose name is NULL. */
+typedef struct toolcell_field {
     const char *name;
     toolcell_type type;
-    const char *description;
+    const char *description; /* NULL: none */
     bool optional;
-} toolcell_argument;
+    bool nullable;
+    toolcell_type items;                 /* of an array or a map: the type of each value in it */
+    const struct toolcell_field *fields; /* of an object, or of the objects in an array or a map */
+    /* Of a value, or of each value in an array or a map. */
+    const char *const *choices; /* ends with NULL; NULL: any */
+    toolcell_limit minimum, maximum; /* `{true, 1}` */
+    const char *pattern; /* a regular expression */
+    const char *otherwise; /* the default, as JSON: `toolcell_get` finds it where the caller left the field out */
+    const char *schema;    /* JSON Schema in place of all this; NULL: none */
+} toolcell_field;
 
 typedef struct {
     const char *name;
     const char *description;
     void (*run)(toolcell_call *call);
-    /* Ends with an element whose name is NULL. */
-    const toolcell_argument *arguments;
+    const toolcell_field *arguments;
     /* JSON Schema of the arguments, instead of `arguments`; may be NULL. */
     const char *input;
-    /* JSON Schema of the structured output; may be NULL. */
+    /* JSON Schema of the structured output, instead of `results`; may be NULL. */
     const char *output;
     /* More fields of `toolcell schema show toolkit-short`, as members of a JSON object without its braces, such as
      * `"access": ["file_read"], "paths": ["file"]`; may be NULL. */
     const char *more;
+    /* The fields of the structured output; NULL: none. */
+    const toolcell_field *results;
 } toolcell_tool;
 
 /* Defined once by the author: the tools of the component. The last element has the name NULL. */
@@ -175,10 +220,27 @@ extern const toolcell_tool toolcell_tools[];
 
 #define TOOLCELL_TOOLKIT(name, ...) \
     const char *const toolcell_namespace = name; \
-    const toolcell_tool toolcell_tools[] = {__VA_ARGS__, {NULL, NULL, NULL, NULL, NULL, NULL, NULL}}
+    const toolcell_tool toolcell_tools[] = {__VA_ARGS__, {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}}
 
 /* The toolkit in the short form, as the host reads it. */
 const char *toolcell_describe(void);
+
+/* ---- More that a component may export: each once, beside the toolkit ---- */
+
+/* `void check(toolcell_call *call)` looks at the arguments before a call is decided on, without files and network, and refuses
+ * them with `toolcell_fail`. */
+#define TOOLCELL_VALIDATION(check) TOOLCELL_EXPORT_VALIDATION(check)
+/* `void configure(toolcell_call *call)` takes the settings of the operator, `call->input`, before each call of a tool. It
+ * refuses them with `toolcell_fail`. It is not called if there are none. */
+#define TOOLCELL_CONFIGURATION(configure) TOOLCELL_EXPORT_CONFIGURATION(configure)
+/* `toolcell_facts classify(const toolcell_call *call)` says what a call would do with its arguments. It may only narrow what
+ * the declaration says. */
+#define TOOLCELL_CLASSIFICATION(classify) TOOLCELL_EXPORT_CLASSIFICATION(classify)
+
+typedef enum { TOOLCELL_UNSTATED, TOOLCELL_NO, TOOLCELL_YES } toolcell_claim;
+typedef struct {
+    toolcell_claim read_only, concurrency_safe, destructive, open_world;
+} toolcell_facts;
 
 /* ---- The host ---- */
 
@@ -214,6 +276,8 @@ typedef enum {
 toolcell_abort_reason toolcell_canceled(void);
 /* Says that the tool has seen the request and is cleaning up. */
 void toolcell_acknowledge(void);
+/* Waits, and ends at once if a stop is requested before or meanwhile. In tests no time passes. */
+toolcell_abort_reason toolcell_wait(uint64_t milliseconds);
 
 typedef struct {
     const char *key;     /* 1 to 64 letters, digits, `_`, `-` or `.` */
@@ -233,6 +297,25 @@ bool toolcell_modify_context(const char *key, const char *json);
 /* Keeps a file with the answer. Returns its reference, for a block `{"type": "artifact_ref", "reference": ..}`; NULL if the
  * host refuses it; the log says why. */
 const char *toolcell_artifact(const char *name, const char *media_type, const void *bytes, size_t length);
+
+/* The same in chunks: -1 if the host refuses the file, and false if it refuses a chunk, which removes the file. */
+int32_t toolcell_artifact_begin(const char *name, const char *media_type);
+bool toolcell_artifact_write(int32_t artifact, const void *bytes, size_t length);
+const char *toolcell_artifact_finish(int32_t artifact);
+
+/* ---- Other tools: those that the tool's `tool_calls` name and that the operator granted ---- */
+
+typedef struct {
+    const char *invocation_id;
+    const toolcell_json *content;    /* the blocks; NULL if the call failed */
+    const toolcell_json *structured; /* NULL: none */
+    const toolcell_error *error;     /* of a failure, or what is missing; NULL: none */
+} toolcell_answer;
+
+/* Calls a tool by its qualified name, with a JSON object, and waits for its end. */
+toolcell_answer toolcell_call_tool(const char *name, const char *input);
+/* An array of what can be called: `{"name": .., "description": ..}`. */
+const toolcell_json *toolcell_callable(void);
 
 /* ---- Network: the tool declares `"access": ["network"]`, and what it reaches ---- */
 
@@ -275,6 +358,8 @@ typedef struct {
 
 /* Sends a request, and reads the response. It follows no redirect. */
 toolcell_response toolcell_send(const toolcell_request *request);
+/* The failure that an error of `toolcell_send` means. */
+const toolcell_error *toolcell_http_failure(toolcell_http_error error);
 /* Ends the call with the failure that an error of `toolcell_send` means. */
 void toolcell_fail_http(toolcell_call *call, toolcell_http_error error);
 
@@ -297,7 +382,15 @@ void toolcell_test_begin(void);
 void toolcell_test_answers(const char *json);
 void toolcell_test_cancel(toolcell_abort_reason reason);
 void toolcell_test_response(uint16_t status, const char *body);
-/* Calls a tool. A tool that does not exist, or arguments that are not JSON, end the test program. */
+/* `cwd` and `scratch`, as a JSON object; what the last `toolcell_ask` remembered; the settings of the operator. */
+void toolcell_test_context(const char *json);
+void toolcell_test_resume_state(const char *state);
+void toolcell_test_settings(const char *json);
+/* Offers a tool that answers with structured JSON. */
+void toolcell_test_offer(const char *name, const char *structured);
+/* What the component says of a call. */
+toolcell_facts toolcell_test_classify(const char *tool, const char *input);
+/* Calls a tool, after the checks of its arguments. A tool that does not exist, or arguments that are not JSON, end the test program. */
 toolcell_test_outcome toolcell_test_call(const char *tool, const char *input);
 /* What the tool said, a line each: `progress 50 MESSAGE`, `log info MESSAGE`, `request GET URL`. */
 const char *toolcell_test_heard(void);
@@ -310,13 +403,54 @@ struct toolcell_outcome {
     const char *text, *structured, *summary;
     size_t text_length;
     toolcell_error_class error;
-    const char *code, *message, *detail;
+    const char *word, *code, *message, *detail;
     bool retry;
     uint64_t retry_after;
 };
 void *toolcell_allocate(size_t size);
 void toolcell_free_all(void);
+const char *toolcell_copy(const char *text, size_t length);
+const char *toolcell_format_list(const char *format, va_list list, size_t *made_length);
+void toolcell_set(const toolcell_json *object, const char *name, const toolcell_json *value);
+void toolcell_fill(const toolcell_json *object, const toolcell_field *fields);
+const char *toolcell_schema_of(const toolcell_field *fields);
 void toolcell_run(toolcell_call *call);
+/* The arguments of `call->tool` with their defaults. */
+void toolcell_prepare(toolcell_call *call);
+
+#ifdef __wasm__
+#define TOOLCELL_EXPORT(name) __attribute__((export_name("toolcell:tool/" name)))
+void *toolcell_checked(const char *tool, size_t tool_length, const char *input, size_t length, void (*check)(toolcell_call *));
+void *toolcell_classified(const char *tool, size_t tool_length, const char *input, size_t length,
+                          toolcell_facts (*classify)(const toolcell_call *));
+#define TOOLCELL_EXPORT_VALIDATION(check) \
+    TOOLCELL_EXPORT("validation@0.2.0#validate-values") \
+    void *toolcell_export_values(const char *tool, size_t tool_length, const char *input, size_t length) { \
+        return toolcell_checked(tool, tool_length, input, length, check); \
+    } \
+    TOOLCELL_EXPORT("validation@0.2.0#preflight") \
+    void *toolcell_export_preflight(const char *tool, size_t tool_length, const char *input, size_t length) { \
+        return toolcell_checked(tool, tool_length, input, length, NULL); \
+    }
+#define TOOLCELL_EXPORT_CONFIGURATION(configure) \
+    TOOLCELL_EXPORT("configuration@0.2.0#configure") \
+    void *toolcell_export_configure(const char *settings, size_t length) { \
+        return toolcell_checked(NULL, 0, settings, length, configure); \
+    }
+#define TOOLCELL_EXPORT_CLASSIFICATION(classify) \
+    TOOLCELL_EXPORT("classification@0.2.0#classify") \
+    void *toolcell_export_classify(const char *tool, size_t tool_length, const char *input, size_t length) { \
+        return toolcell_classified(tool, tool_length, input, length, classify); \
+    }
+#else
+/* For the host of tests. */
+extern void (*toolcell_validation)(toolcell_call *call);
+extern void (*toolcell_configuration)(toolcell_call *call);
+extern toolcell_facts (*toolcell_classification)(const toolcell_call *call);
+#define TOOLCELL_EXPORT_VALIDATION(check) void (*toolcell_validation)(toolcell_call *) = check;
+#define TOOLCELL_EXPORT_CONFIGURATION(configure) void (*toolcell_configuration)(toolcell_call *) = configure;
+#define TOOLCELL_EXPORT_CLASSIFICATION(classify) toolcell_facts (*toolcell_classification)(const toolcell_call *) = classify;
+#endif
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@
 
 #define EXPORT(name) __attribute__((export_name(name)))
 #define IMPORT(from, name) __attribute__((import_module("toolcell:tool/" from "@0.2.0"), import_name(name)))
+#define WASI(from, name) __attribute__((import_module("wasi:" from "@0.2.6"), import_name(name)))
 
 typedef struct {
     const char *at;
@@ -83,7 +84,7 @@ static output output_of(const struct toolcell_outcome *made) {
 }
 
 static failure failure_of(const struct toolcell_outcome *made) {
-    return (failure){{(uint8_t)made->error, {"", 0}}, from(made->code),   from(made->message),
+    return (failure){{(uint8_t)made->error, from(made->word)}, from(made->code),   from(made->message),
                      maybe(made->detail),             made->retry, made->retry_after};
 }
 
@@ -136,6 +137,38 @@ outcome *invoke(const char *id, size_t id_length, const char *tool, size_t tool_
         answer.value.error = failure_of(&made);
     }
     return &answer;
+}
+
+/* ---- More exports: the macros of `toolcell.h` name them ---- */
+
+typedef struct {
+    uint8_t failed;
+    failure error;
+} checked;
+
+void *toolcell_checked(const char *tool, size_t tool_length, const char *input, size_t length, void (*check)(toolcell_call *)) {
+    static checked answer;
+    struct toolcell_outcome made = {0};
+    toolcell_call call = {"", given(tool, tool_length), toolcell_parse(given(input, length)), given(input, length), 1, NULL, &made};
+    if (tool_length) toolcell_prepare(&call);
+    if (check) check(&call);
+    answer.failed = made.kind == TOOLCELL_IS_FAILURE;
+    if (answer.failed) answer.error = failure_of(&made);
+    return &answer;
+}
+
+void *toolcell_classified(const char *tool, size_t tool_length, const char *input, size_t length,
+                          toolcell_facts (*classify)(const toolcell_call *)) {
+    static uint8_t answer[4];
+    struct toolcell_outcome made = {0};
+    toolcell_call call = {"", given(tool, tool_length), toolcell_parse(given(input, length)), given(input, length), 1, NULL, &made};
+    toolcell_prepare(&call);
+    toolcell_facts facts = classify(&call);
+    answer[0] = (uint8_t)facts.read_only;
+    answer[1] = (uint8_t)facts.concurrency_safe;
+    answer[2] = (uint8_t)facts.destructive;
+    answer[3] = (uint8_t)facts.open_world;
+    return answer;
 }
 
 /* ---- Progress ---- */
@@ -191,6 +224,21 @@ toolcell_abort_reason toolcell_canceled(void) {
 }
 
 void toolcell_acknowledge(void) { host_acknowledge(); }
+
+IMPORT("cancellation-signal", "subscribe") int32_t host_stop(void);
+WASI("clocks/monotonic-clock", "subscribe-duration") int32_t host_pause(uint64_t nanoseconds);
+WASI("io/poll", "poll") void host_poll(const int32_t *first, size_t count, text *ready);
+WASI("io/poll", "[resource-drop]pollable") void host_drop_pollable(int32_t pollable);
+
+toolcell_abort_reason toolcell_wait(uint64_t milliseconds) {
+    uint64_t most = UINT64_MAX / 1000000;
+    int32_t both[] = {host_stop(), host_pause((milliseconds < most ? milliseconds : most) * 1000000)};
+    text ready;
+    host_poll(both, 2, &ready);
+    host_drop_pollable(both[0]);
+    host_drop_pollable(both[1]);
+    return toolcell_canceled();
+}
 
 /* ---- Questions ---- */
 
@@ -258,23 +306,37 @@ static bool refused(const store_result *result) {
 /* Maximum size of one write, by the contract. */
 #define CHUNK ((size_t)1 << 20)
 
-const char *toolcell_artifact(const char *name, const char *media_type, const void *bytes, size_t length) {
+int32_t toolcell_artifact_begin(const char *name, const char *media_type) {
     store_result result = {0};
     text named = from(name), type = from(media_type);
     host_create(named.at, named.length, type.at, type.length, &result);
-    if (refused(&result)) return NULL;
-    int32_t artifact = result.value.handle;
+    return refused(&result) ? -1 : result.value.handle;
+}
+
+bool toolcell_artifact_write(int32_t artifact, const void *bytes, size_t length) {
+    store_result result = {0};
     const char *at = (const char *)bytes;
     for (size_t now; length; at += now, length -= now) {
         now = length < CHUNK ? length : CHUNK;
         host_write(artifact, at, now, &result);
         if (refused(&result)) {
             host_drop_artifact(artifact);
-            return NULL;
+            return false;
         }
     }
+    return true;
+}
+
+const char *toolcell_artifact_finish(int32_t artifact) {
+    store_result result = {0};
     host_finish(artifact, &result);
     return refused(&result) ? NULL : given(result.value.reference.at, result.value.reference.length);
+}
+
+const char *toolcell_artifact(const char *name, const char *media_type, const void *bytes, size_t length) {
+    int32_t artifact = toolcell_artifact_begin(name, media_type);
+    if (artifact < 0 || !toolcell_artifact_write(artifact, bytes, length)) return NULL;
+    return toolcell_artifact_finish(artifact);
 }
 
 bool toolcell_modify_context(const char *key, const char *json) {
@@ -282,5 +344,78 @@ bool toolcell_modify_context(const char *key, const char *json) {
     text fact = from(key), value = from(json);
     host_modify(fact.at, fact.length, value.at, value.length, &result);
     return !refused(&result);
+}
+
+/* ---- Other tools ---- */
+
+typedef struct {
+    text invocation_id, content;
+    optional_text structured;
+    struct {
+        uint8_t some;
+        failure error;
+    } missing;
+} tool_answer;
+
+typedef struct {
+    uint8_t failed;
+    union {
+        tool_answer answer;
+        failure error;
+    } value;
+} call_result;
+
+typedef struct {
+    text name, description;
+} callable;
+
+typedef struct {
+    const callable *first;
+    size_t count;
+} callables;
+
+_Static_assert(sizeof(tool_answer) == 96 && sizeof(call_result) == 104, "the layout of the contract");
+
+IMPORT("tools", "call")
+void host_call(const char *tool, size_t tool_length, const char *input, size_t length, call_result *result);
+IMPORT("tools", "list") void host_list(callables *found);
+
+static const toolcell_error *error_of(const failure *of) {
+    toolcell_error *made = (toolcell_error *)toolcell_allocate(sizeof *made);
+    made->kind = (toolcell_error_class)of->kind.kind;
+    if (made->kind == TOOLCELL_OTHER_CLASS) made->word = given(of->kind.other.at, of->kind.other.length);
+    made->code = given(of->code.at, of->code.length);
+    made->message = given(of->message.at, of->message.length);
+    if (of->detail.some) made->detail = given(of->detail.value.at, of->detail.value.length);
+    return made;
+}
+
+toolcell_answer toolcell_call_tool(const char *name, const char *input) {
+    call_result result;
+    text tool = from(name), arguments = from(input);
+    host_call(tool.at, tool.length, arguments.at, arguments.length, &result);
+    if (result.failed) return (toolcell_answer){"", NULL, NULL, error_of(&result.value.error)};
+    const tool_answer *got = &result.value.answer;
+    return (toolcell_answer){given(got->invocation_id.at, got->invocation_id.length),
+                             toolcell_parse(given(got->content.at, got->content.length)),
+                             got->structured.some ? toolcell_parse(given(got->structured.value.at, got->structured.value.length)) : NULL,
+                             got->missing.some ? error_of(&got->missing.error) : NULL};
+}
+
+const toolcell_json *toolcell_callable(void) {
+    callables found;
+    host_list(&found);
+    toolcell_buffer made = {0};
+    toolcell_begin(&made, '[');
+    for (size_t i = 0; i < found.count; i++) {
+        toolcell_begin(&made, '{');
+        toolcell_put_name(&made, "name");
+        toolcell_put_bytes(&made, found.first[i].name.at, found.first[i].name.length);
+        toolcell_put_name(&made, "description");
+        toolcell_put_bytes(&made, found.first[i].description.at, found.first[i].description.length);
+        toolcell_end(&made, '}');
+    }
+    toolcell_end(&made, ']');
+    return toolcell_parse(made.text);
 }
 #endif

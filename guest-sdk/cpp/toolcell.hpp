@@ -4,53 +4,15 @@
 #define TOOLCELL_HPP
 
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "toolcell.h"
+#include "toolcell_types.hpp"
 
 namespace toolcell {
-
-// A value of the arguments, which lives as long as the call. A missing one is null, so that lookups can be chained:
-// `call.input()["filter"]["limit"].integer(10)`.
-class Json {
-public:
-    explicit Json(const toolcell_json *value = nullptr) : value_(value) {}
-
-    // Null if the text is not JSON.
-    static Json parse(const std::string &text) { return Json(toolcell_parse(text.c_str())); }
-
-    toolcell_json_kind kind() const { return toolcell_kind(value_); }
-    bool is_null() const { return kind() == TOOLCELL_JSON_NULL; }
-    Json operator[](const char *name) const { return Json(toolcell_get(value_, name)); }
-    Json at(size_t index) const { return Json(toolcell_at(value_, index)); }
-    size_t size() const { return toolcell_size(value_); }
-    std::string name_at(size_t index) const {
-        const char *name = toolcell_name_at(value_, index);
-        return name ? name : "";
-    }
-
-    // The value, or `otherwise` if it is of another kind.
-    std::string string(std::string_view otherwise = "") const {
-        const char *text = toolcell_as_string(value_, nullptr);
-        return text ? std::string(text, toolcell_string_length(value_)) : std::string(otherwise);
-    }
-    double number(double otherwise = 0) const { return toolcell_as_number(value_, otherwise); }
-    std::int64_t integer(std::int64_t otherwise = 0) const { return toolcell_as_int(value_, otherwise); }
-    bool boolean(bool otherwise = false) const { return toolcell_as_bool(value_, otherwise); }
-    std::vector<std::string> strings() const {
-        std::vector<std::string> found;
-        for (size_t i = 0; i < size(); i++) found.push_back(at(i).string());
-        return found;
-    }
-
-private:
-    const toolcell_json *value_;
-};
 
 // The text as a JSON string, with its quotes.
 inline std::string quote(const std::string &text) { return toolcell_quote_bytes(text.data(), text.size()); }
@@ -60,6 +22,13 @@ public:
     explicit Call(const toolcell_call *call) : call_(call) {}
 
     Json input() const { return Json(call_->input); }
+    // The arguments, or the settings, as a struct with `fields`.
+    template <Described T> T arguments() const {
+        T made = {};
+        read(input(), made);
+        return made;
+    }
+    std::string tool() const { return call_->tool; }
     Json context() const { return Json(call_->context); }
     std::string invocation_id() const { return call_->invocation_id; }
     std::uint32_t attempt() const { return call_->attempt; }
@@ -77,6 +46,16 @@ struct Failure {
     // For the record, which no model sees.
     std::optional<std::string> detail = {};
     std::optional<std::uint64_t> retry_after_ms = {};
+    // Of TOOLCELL_OTHER_CLASS: its name.
+    std::optional<std::string> word = {};
+
+    // That of a function of the host.
+    static Failure of(const toolcell_error &error) {
+        auto known = [](const char *text) { return text ? std::optional<std::string>(text) : std::nullopt; };
+        return {error.kind, error.code, error.message, known(error.detail), {}, known(error.word)};
+    }
+    // What an error of `send` means.
+    static Failure of(toolcell_http_error error) { return of(*toolcell_http_failure(error)); }
 };
 
 // What a tool returns: text, by conversion from a string; a failure; or one of the functions below.
@@ -100,8 +79,8 @@ public:
         return made;
     }
     // Usable content, and what is missing of it.
-    static Output partial(std::string blocks, Failure missing) {
-        Output made = content(std::move(blocks));
+    static Output partial(std::string blocks, Failure missing, std::optional<std::string> structured = {}) {
+        Output made = content(std::move(blocks), std::move(structured));
         made.kind_ = TOOLCELL_IS_PARTIAL;
         made.failure_ = std::move(missing);
         return made;
@@ -125,6 +104,7 @@ public:
         case TOOLCELL_IS_PARTIAL: toolcell_partial(call, text, structured, failure_.kind, code, message); break;
         default: toolcell_fail(call, failure_.kind, code, "%s", message);
         }
+        if (failure_.word) call->outcome->word = keep(*failure_.word);
         if (failure_.detail) toolcell_fail_detail(call, keep(*failure_.detail));
         if (failure_.retry_after_ms) toolcell_fail_retry_after(call, *failure_.retry_after_ms);
     }
@@ -138,31 +118,137 @@ private:
     Failure failure_;
 };
 
+// What a tool returns whose output has a type: a value, or a failure.
+template <typename T> class Result {
+public:
+    using Value = T;
+    Result(T value) : output_(Output::json(to_json(value))) {}
+    Result(Failure failure) : output_(std::move(failure)) {}
+    void give(toolcell_call *call) const { output_.give(call); }
+
+private:
+    Output output_;
+};
+
 // A row of `TOOLCELL_TOOLKIT` that runs `function`, an `Output function(const Call &)`. `arguments` ends with an element
 // whose name is null. `more`: see `toolcell_tool`.
 template <Output (*function)(const Call &)>
-constexpr toolcell_tool tool(const char *name, const char *description, const toolcell_argument *arguments,
+constexpr toolcell_tool tool(const char *name, const char *description, const toolcell_field *arguments,
                              const char *output = nullptr, const char *more = nullptr) {
-    return {name, description, [](toolcell_call *call) { function(Call(call)).give(call); }, arguments, nullptr, output, more};
+    return {name, description, [](toolcell_call *call) { function(Call(call)).give(call); }, arguments, nullptr, output, more, nullptr};
+}
+
+template <typename R, typename In> In arguments_of(R (*)(const Call &, In));
+template <typename R, typename In> R answer_of(R (*)(const Call &, In));
+
+template <typename T> const char *kept_schema() {
+    static const std::string made = schema_of<T>();
+    return made.c_str();
+}
+
+// The same of a function with types, an `Output function(const Call &, const Arguments &)` or one that returns a `Result`:
+// the schemas are those of the types.
+template <auto function>
+    requires requires { arguments_of(function); }
+toolcell_tool tool(const char *name, const char *description, const char *more = nullptr) {
+    using In = std::remove_cvref_t<decltype(arguments_of(function))>;
+    using Answer = decltype(answer_of(function));
+    const char *output = nullptr;
+    if constexpr (!std::same_as<Answer, Output>) output = kept_schema<typename Answer::Value>();
+    auto run = [](toolcell_call *call) { function(Call(call), Call(call).arguments<In>()).give(call); };
+    return {name, description, run, nullptr, kept_schema<In>(), output, more, nullptr};
+}
+
+// For TOOLCELL_VALIDATION and TOOLCELL_CONFIGURATION: a function that returns what it refuses with.
+template <std::optional<Failure> (*function)(const Call &)> void checks(toolcell_call *call) {
+    if (auto failure = function(Call(call))) Output(*failure).give(call);
+}
+
+// For TOOLCELL_CLASSIFICATION.
+template <toolcell_facts (*function)(const Call &)> toolcell_facts classifies(const toolcell_call *call) {
+    return function(Call(call));
 }
 
 inline void progress(const std::string &message, double percent = -1) { toolcell_progress(message.c_str(), percent); }
-inline void log(toolcell_level level, const std::string &message) { toolcell_log(level, message.c_str(), nullptr); }
-// Why the call was asked to stop; none if it was not.
-inline std::optional<toolcell_abort_reason> canceled() {
-    toolcell_abort_reason reason = toolcell_canceled();
+inline void progress(const toolcell_update &update) { toolcell_report(&update); }
+// Blocks that are usable now, as a JSON array. Returns the host's reference.
+inline std::string partial_result(const std::string &blocks) { return toolcell_partial_result(blocks.c_str()); }
+// `fields`: a JSON object.
+inline void log(toolcell_level level, const std::string &message, const std::optional<std::string> &fields = {}) {
+    toolcell_log(level, message.c_str(), fields ? fields->c_str() : nullptr);
+}
+
+inline std::optional<toolcell_abort_reason> known(toolcell_abort_reason reason) {
     return reason == TOOLCELL_NOT_CANCELED ? std::nullopt : std::optional(reason);
 }
+// Why the call was asked to stop; none if it was not.
+inline std::optional<toolcell_abort_reason> canceled() { return known(toolcell_canceled()); }
+// Waits, and ends at once if a stop is requested before or meanwhile.
+inline std::optional<toolcell_abort_reason> wait(std::uint64_t milliseconds) { return known(toolcell_wait(milliseconds)); }
+// Says that the tool has seen the request and is cleaning up.
+inline void acknowledge() { toolcell_acknowledge(); }
 
 // The answer of the user to a question: `action` is `accept`, `decline` or `cancel`. Without an answer it asks. In the
 // sandbox that does not return, and a fresh instance gets the same call; in tests it returns none.
-inline std::optional<Json> answer(const char *key, const std::string &message, const std::string &schema) {
+inline std::optional<Json> answer(const char *key, const std::string &message, const std::string &schema,
+                                  std::string_view state = "") {
     Json found(toolcell_get(toolcell_responses(), key));
     if (!found.is_null()) return found;
     toolcell_question question = {key, message.c_str(), schema.c_str()};
-    toolcell_ask(&question, 1, "", 0);
+    toolcell_ask(&question, 1, state.data(), state.size());
     return std::nullopt;
 }
+// Several at once; `state` is what `resume_state` returns in the next instance.
+inline void ask(const std::vector<toolcell_question> &questions, std::string_view state = "") {
+    toolcell_ask(questions.data(), questions.size(), state.data(), state.size());
+}
+inline Json responses() { return Json(toolcell_responses()); }
+inline std::string resume_state() {
+    size_t length = 0;
+    const char *state = toolcell_resume_state(&length);
+    return std::string(state, length);
+}
+
+// Sets a fact in the context of the caller. False if the host refuses it; the log says why.
+inline bool modify_context(const std::string &key, const std::string &json) {
+    return toolcell_modify_context(key.c_str(), json.c_str());
+}
+
+// A file that belongs to the answer, written in chunks. Nothing is returned, and false, if the host refuses it.
+class Artifact {
+public:
+    Artifact(const std::string &name, const std::string &media_type)
+        : artifact_(toolcell_artifact_begin(name.c_str(), media_type.c_str())) {}
+
+    bool write(std::string_view chunk) {
+        if (artifact_ >= 0 && !toolcell_artifact_write(artifact_, chunk.data(), chunk.size())) artifact_ = -1;
+        return artifact_ >= 0;
+    }
+    // The reference, for a block `{"type": "artifact_ref", "reference": ..}`.
+    std::optional<std::string> finish() {
+        const char *reference = artifact_ < 0 ? nullptr : toolcell_artifact_finish(artifact_);
+        return reference ? std::optional<std::string>(reference) : std::nullopt;
+    }
+
+private:
+    std::int32_t artifact_;
+};
+
+struct Answer {
+    std::string invocation_id;
+    Json content, structured;
+    // Of a call that failed, or what is missing.
+    std::optional<Failure> failure;
+};
+
+// Calls another tool by its qualified name, with a JSON object, and waits for its end.
+inline Answer call_tool(const std::string &name, const std::string &input) {
+    toolcell_answer got = toolcell_call_tool(name.c_str(), input.c_str());
+    return {got.invocation_id, Json(got.content), Json(got.structured),
+            got.error ? std::optional(Failure::of(*got.error)) : std::nullopt};
+}
+// The tools that can be called: `{"name": .., "description": ..}`.
+inline Json callable() { return Json(toolcell_callable()); }
 
 struct Request {
     std::string url;

@@ -1,8 +1,14 @@
 //! Tools in Zig for toolcell's sandbox: types over the functions of `toolcell.h`.
 //!
-//! A tool is a function with two parameters, the call and a struct. The struct becomes the schema of the arguments: a
-//! field with a default value, or of an optional type, is optional; `pub const descriptions = .{ .field = "..." }` describes fields.
+//! A tool is a function with two parameters, the call and a struct. The struct becomes the schema of the arguments: a field
+//! with a default value may be left out, and one of an optional type without a default may be null. Declarations of the struct
+//! say more: `pub const descriptions = .{ .field = "..." }` describes fields, and `pub const limits = .{ .field = .{ .minimum =
+//! 1, .pattern = "^a" } }` adds keywords of JSON Schema, to the items of a list or a map. `Map(T)` has members of any name,
+//! `std.json.Value` is any JSON.
 const std = @import("std");
+const schemas = @import("schema.zig");
+
+pub const Map = std.json.ArrayHashMap;
 
 /// Memory of the call, which is never freed before its end.
 pub const allocator = std.heap.c_allocator;
@@ -19,6 +25,8 @@ pub const ErrorClass = enum(c_int) {
     partial_failure,
     result_too_large,
     canceled,
+    /// A class that the host alone gives: `Failure.word` names it.
+    other,
 };
 
 pub const Failure = struct {
@@ -30,6 +38,8 @@ pub const Failure = struct {
     /// For the record, which no model sees.
     detail: ?[:0]const u8 = null,
     retry_after_ms: ?u64 = null,
+    /// Of the class `other`.
+    word: ?[:0]const u8 = null,
 };
 
 /// What a tool returns. An error instead of it is a failure with the error's name.
@@ -39,21 +49,36 @@ pub const Output = union(enum) {
     json: [:0]const u8,
     /// A JSON array of content blocks, and a structured value.
     content: struct { blocks: [:0]const u8, structured: ?[:0]const u8 = null, summary: ?[:0]const u8 = null },
-    partial: struct { blocks: [:0]const u8, missing: Failure },
+    partial: struct { blocks: [:0]const u8, structured: ?[:0]const u8 = null, missing: Failure },
     failure: Failure,
 };
+
+/// What a tool returns whose output has a type: its schema is that of `T`. A function may also return `T` itself.
+pub fn Result(comptime T: type) type {
+    return union(enum) {
+        value: T,
+        failure: Failure,
+
+        pub const Value = T;
+    };
+}
 
 /// Formatted text.
 pub fn text(comptime format: []const u8, arguments: anytype) Output {
     return .{ .text = print(format, arguments) };
 }
 
-/// Any value of Zig as the structured output. A slice of bytes is a string, with U+FFFD in place of what is not UTF-8.
+/// Any value of Zig as the structured output.
 pub fn json(value: anytype) Output {
+    return .{ .json = toJson(value) };
+}
+
+/// Any value of Zig as JSON text. A slice of bytes is a string, with U+FFFD in place of what is not UTF-8.
+pub fn toJson(value: anytype) [:0]const u8 {
     var made: std.Io.Writer.Allocating = .init(allocator);
     var writer: std.json.Stringify = .{ .writer = &made.writer };
     put(&writer, value) catch @panic("out of memory");
-    return .{ .json = print("{s}", .{made.written()}) };
+    return print("{s}", .{made.written()});
 }
 
 /// As `std.json.Stringify.write`, which makes an array of numbers of bytes that are not UTF-8.
@@ -78,10 +103,15 @@ fn put(to: *std.json.Stringify, value: anytype) std.json.Stringify.Error!void {
         .@"struct" => |fields| {
             if (comptime std.meta.hasFn(T, "jsonStringify")) return to.write(value);
             if (fields.is_tuple) try to.beginArray() else try to.beginObject();
-            inline for (fields.field_names, fields.field_types) |name, Field| {
+            inline for (fields.field_names, fields.field_types, fields.field_attrs) |name, Field, attributes| {
                 if (Field == void) continue;
-                if (!fields.is_tuple) try to.objectField(name);
-                try put(to, @field(value, name));
+                const may_lack = @typeInfo(Field) == .optional and attributes.default_value_ptr != null;
+                // Without a value it is left out, as the schema has it.
+                const is_left_out = if (may_lack) @field(value, name) == null else false;
+                if (!is_left_out) {
+                    if (!fields.is_tuple) try to.objectField(name);
+                    try put(to, @field(value, name));
+                }
             }
             if (fields.is_tuple) try to.endArray() else try to.endObject();
         },
@@ -145,12 +175,44 @@ pub const Call = extern struct {
     /// 1 for the first attempt.
     attempt: u32,
     context: ?*const anyopaque,
-    outcome: *anyopaque,
+    outcome: *CallOutcome,
+
+    /// The arguments, or the settings, as a struct.
+    pub fn arguments(call: *const Call, comptime T: type) !T {
+        return std.json.parseFromSliceLeaky(T, allocator, std.mem.span(call.input_text), .{ .ignore_unknown_fields = true });
+    }
+
+    /// The caller's folder, if the call may use it.
+    pub fn cwd(call: *const Call) ?[:0]const u8 {
+        return call.folder("cwd");
+    }
+
+    /// A folder of this call alone, if the tool asked for one.
+    pub fn scratch(call: *const Call) ?[:0]const u8 {
+        return call.folder("scratch");
+    }
+
+    fn folder(call: *const Call, name: [:0]const u8) ?[:0]const u8 {
+        const found = toolcell_get_string(call.context, name, null) orelse return null;
+        return std.mem.span(found);
+    }
+};
+
+/// `struct toolcell_outcome`, as far as it is set here.
+const CallOutcome = extern struct {
+    kind: c_int,
+    set: bool,
+    text: ?[*:0]const u8,
+    structured: ?[*:0]const u8,
+    summary: ?[*:0]const u8,
+    text_length: usize,
+    class: ErrorClass,
+    word: ?[*:0]const u8,
 };
 
 /// What a tool declares beyond its arguments.
 pub const Options = struct {
-    /// JSON Schema of the structured output.
+    /// JSON Schema of the structured output, for a function that returns `Output`.
     output: ?[:0]const u8 = null,
     /// More fields of `toolcell schema show toolkit-short`, as members of a JSON object without its braces.
     more: ?[:0]const u8 = null,
@@ -165,26 +227,50 @@ pub const Tool = extern struct {
     input: ?[*:0]const u8 = null,
     output: ?[*:0]const u8 = null,
     more: ?[*:0]const u8 = null,
+    results: ?*const anyopaque = null,
 };
 
-/// A tool of `toolkit`. `function` is `fn (*Call, Input) !Output` or the same without an error.
+/// A tool of `toolkit`. `function` is `fn (*Call, Input) T`, where `T` is `Output`, `Result(..)`, or a struct that becomes the
+/// structured output; or the same with an error.
 pub fn tool(comptime name: [:0]const u8, comptime description: [:0]const u8, comptime function: anytype, comptime options: Options) Tool {
     const Input = @typeInfo(@TypeOf(function)).@"fn".param_types[1].?;
+    const Returned = Payload(@typeInfo(@TypeOf(function)).@"fn".return_type.?);
     const Runner = struct {
         fn run(call: *Call) callconv(.c) void {
-            const input = std.json.parseFromSliceLeaky(Input, allocator, std.mem.span(call.input_text), .{ .ignore_unknown_fields = true }) catch |err|
+            const input = call.arguments(Input) catch |err|
                 return give(call, fail(.invalid_arguments, "invalid_arguments", "the arguments do not fit: {s}", .{@errorName(err)}));
-            const output: anyerror!Output = function(call, input);
-            give(call, output catch |err| fail(.execution_failed, "error", "{s}", .{@errorName(err)}));
+            const returned: anyerror!Returned = function(call, input);
+            give(call, outputOf(returned catch |err| return give(call, fail(.execution_failed, "error", "{s}", .{@errorName(err)}))));
         }
     };
     return .{
         .name = name,
         .description = description,
         .run = Runner.run,
-        .input = comptime (schema(Input) ++ ""),
-        .output = if (options.output) |value| value.ptr else null,
+        .input = comptime (schemas.of(Input) ++ ""),
+        .output = if (Returned == Output) pointer(options.output) else comptime (schemas.of(if (isResult(Returned)) Returned.Value else Returned) ++ ""),
         .more = if (options.more) |value| value.ptr else null,
+    };
+}
+
+fn Payload(comptime T: type) type {
+    return switch (@typeInfo(T)) {
+        .error_union => |inner| inner.payload,
+        else => T,
+    };
+}
+
+fn isResult(comptime T: type) bool {
+    return @typeInfo(T) == .@"union" and @hasDecl(T, "Value");
+}
+
+fn outputOf(returned: anytype) Output {
+    const T = @TypeOf(returned);
+    if (T == Output) return returned;
+    if (comptime !isResult(T)) return json(returned);
+    return switch (returned) {
+        .value => |value| json(value),
+        .failure => |failure| .{ .failure = failure },
     };
 }
 
@@ -198,60 +284,67 @@ pub fn toolkit(comptime namespace: [:0]const u8, comptime tools: []const Tool) v
     @export(&Declared.rows, .{ .name = "toolcell_tools" });
 }
 
-fn schema(comptime T: type) [:0]const u8 {
-    return schemaInside(T, &.{});
+pub const Claim = enum(c_int) { unstated, no, yes };
+
+/// What a call would do with its arguments. It may only narrow what the declaration says.
+pub const Facts = extern struct {
+    read_only: Claim = .unstated,
+    concurrency_safe: Claim = .unstated,
+    destructive: Claim = .unstated,
+    open_world: Claim = .unstated,
+};
+
+const is_component = @import("builtin").target.cpu.arch.isWasm();
+
+/// `check` looks at the arguments of a call before it is decided on, without files and network, and returns what it refuses
+/// them with. Once, beside `toolkit`.
+pub fn validation(comptime check: fn (*Call) ?Failure) void {
+    const Exported = struct {
+        fn checks(call: *Call) callconv(.c) void {
+            if (check(call)) |failure| give(call, .{ .failure = failure });
+        }
+        fn values(name: [*]const u8, name_length: usize, input: [*]const u8, length: usize) callconv(.c) *anyopaque {
+            return toolcell_checked(name, name_length, input, length, checks);
+        }
+        fn preflight(name: [*]const u8, name_length: usize, input: [*]const u8, length: usize) callconv(.c) *anyopaque {
+            return toolcell_checked(name, name_length, input, length, null);
+        }
+        const native: *const fn (*Call) callconv(.c) void = checks;
+    };
+    if (!is_component) return @export(&Exported.native, .{ .name = "toolcell_validation" });
+    @export(&Exported.values, .{ .name = "toolcell:tool/validation@0.2.0#validate-values" });
+    @export(&Exported.preflight, .{ .name = "toolcell:tool/validation@0.2.0#preflight" });
 }
 
-/// `around` has the structs around `T`: one that contains itself would keep the compiler busy until it crashes.
-fn schemaInside(comptime T: type, comptime around: []const type) [:0]const u8 {
-    for (around) |other| {
-        if (other == T) @compileError("no JSON Schema for " ++ @typeName(T) ++ ", which contains itself");
-    }
-    return switch (@typeInfo(T)) {
-        .bool => "{\"type\":\"boolean\"}",
-        .int => |int| "{\"type\":\"integer\"" ++ (if (int.signedness == .unsigned) ",\"minimum\":0" else if (int.bits < 64)
-            std.fmt.comptimePrint(",\"minimum\":{d}", .{std.math.minInt(T)})
-        else
-            "") ++ (if (int.bits < 64) std.fmt.comptimePrint(",\"maximum\":{d}", .{std.math.maxInt(T)}) else "") ++ "}",
-        .float => "{\"type\":\"number\"}",
-        .optional => |optional| schemaInside(optional.child, around),
-        .pointer => |slice| if (slice.child == u8) "{\"type\":\"string\"}" else "{\"type\":\"array\",\"items\":" ++ schemaInside(slice.child, around) ++ "}",
-        .@"enum" => |choices| blk: {
-            var names: [:0]const u8 = "";
-            for (choices.field_names) |name| names = names ++ (if (names.len == 0) "" else ",") ++ quoted(name);
-            break :blk "{\"type\":\"string\",\"enum\":[" ++ names ++ "]}";
-        },
-        .@"struct" => |fields| blk: {
-            @setEvalBranchQuota(100_000);
-            var members: [:0]const u8 = "";
-            var required: [:0]const u8 = "";
-            for (fields.field_names, fields.field_types, fields.field_attrs) |name, Field, attributes| {
-                const plain = schemaInside(Field, around ++ &[_]type{T});
-                const described = if (@hasDecl(T, "descriptions") and @hasField(@TypeOf(T.descriptions), name))
-                    plain[0 .. plain.len - 1] ++ ",\"description\":" ++ quoted(@field(T.descriptions, name)) ++ "}"
-                else
-                    plain;
-                members = members ++ (if (members.len == 0) "" else ",") ++ quoted(name) ++ ":" ++ described;
-                if (attributes.default_value_ptr == null and @typeInfo(Field) != .optional)
-                    required = required ++ (if (required.len == 0) "" else ",") ++ quoted(name);
-            }
-            break :blk "{\"type\":\"object\",\"properties\":{" ++ members ++ "},\"required\":[" ++ required ++ "],\"additionalProperties\":false}";
-        },
-        else => @compileError("no JSON Schema for " ++ @typeName(T)),
+/// `configure` takes the settings of the operator before each call of a tool, `call.arguments(Settings)`, and returns what it
+/// refuses them with. It is not called if there are none. Once, beside `toolkit`.
+pub fn configuration(comptime configure: fn (*Call) ?Failure) void {
+    const Exported = struct {
+        fn checks(call: *Call) callconv(.c) void {
+            if (configure(call)) |failure| give(call, .{ .failure = failure });
+        }
+        fn take(settings: [*]const u8, length: usize) callconv(.c) *anyopaque {
+            return toolcell_checked("", 0, settings, length, checks);
+        }
+        const native: *const fn (*Call) callconv(.c) void = checks;
     };
+    if (!is_component) return @export(&Exported.native, .{ .name = "toolcell_configuration" });
+    @export(&Exported.take, .{ .name = "toolcell:tool/configuration@0.2.0#configure" });
 }
 
-fn quoted(comptime words: []const u8) [:0]const u8 {
-    @setEvalBranchQuota(100_000);
-    var made: [:0]const u8 = "\"";
-    for (words) |letter| made = made ++ switch (letter) {
-        '"' => "\\\"",
-        '\\' => "\\\\",
-        '\n' => "\\n",
-        '\t' => "\\t",
-        else => &[_]u8{letter},
+/// `classify` says what a call would do with its arguments. Once, beside `toolkit`.
+pub fn classification(comptime classify: fn (*const Call) Facts) void {
+    const Exported = struct {
+        fn facts(call: *const Call) callconv(.c) Facts {
+            return classify(call);
+        }
+        fn take(name: [*]const u8, name_length: usize, input: [*]const u8, length: usize) callconv(.c) *anyopaque {
+            return toolcell_classified(name, name_length, input, length, facts);
+        }
+        const native: *const fn (*const Call) callconv(.c) Facts = facts;
     };
-    return made ++ "\"";
+    if (!is_component) return @export(&Exported.native, .{ .name = "toolcell_classification" });
+    @export(&Exported.take, .{ .name = "toolcell:tool/classification@0.2.0#classify" });
 }
 
 fn give(call: *Call, output: Output) void {
@@ -259,7 +352,7 @@ fn give(call: *Call, output: Output) void {
         .text => |value| toolcell_text_bytes(call, value.ptr, value.len),
         .json => |value| toolcell_json_text(call, value),
         .content => |value| toolcell_content(call, value.blocks, pointer(value.structured), pointer(value.summary)),
-        .partial => |value| toolcell_partial(call, value.blocks, null, value.missing.class, value.missing.code, toolcell_message(value.missing.message.ptr, value.missing.message.len)),
+        .partial => |value| toolcell_partial(call, value.blocks, pointer(value.structured), value.missing.class, value.missing.code, toolcell_message(value.missing.message.ptr, value.missing.message.len)),
         .failure => |value| toolcell_fail(call, value.class, value.code, "%s", toolcell_message(value.message.ptr, value.message.len)),
     }
     const failure = switch (output) {
@@ -267,6 +360,7 @@ fn give(call: *Call, output: Output) void {
         .partial => |value| value.missing,
         else => return,
     };
+    call.outcome.word = pointer(failure.word);
     if (failure.detail) |detail| toolcell_fail_detail(call, toolcell_message(detail.ptr, detail.len));
     if (failure.retry_after_ms) |time| toolcell_fail_retry_after(call, time);
 }
@@ -280,24 +374,86 @@ pub fn progress(message: [:0]const u8, percent: ?f64) void {
     toolcell_progress(message, percent orelse -1);
 }
 
+/// `toolcell_update`: a negative number is none.
+pub const Update = extern struct {
+    message: ?[*:0]const u8 = null,
+    percent: f64 = -1,
+    current_step: ?[*:0]const u8 = null,
+    total_steps: i64 = -1,
+    bytes_read: i64 = -1,
+    bytes_written: i64 = -1,
+    line_count: i64 = -1,
+};
+
+pub fn report(update: Update) void {
+    toolcell_report(&update);
+}
+
+/// Blocks that are usable now, as a JSON array. Returns the host's reference.
+pub fn partialResult(blocks: [:0]const u8) [:0]const u8 {
+    return std.mem.span(toolcell_partial_result(blocks));
+}
+
 pub const Level = enum(c_int) { trace, debug, info, warn, @"error" };
 
 pub fn log(level: Level, comptime format: []const u8, arguments: anytype) void {
     toolcell_log(level, print(format, arguments), null);
 }
 
+/// `fields`: a struct that becomes a JSON object.
+pub fn logFields(level: Level, message: [:0]const u8, fields: anytype) void {
+    toolcell_log(level, message, toJson(fields));
+}
+
 pub const AbortReason = enum(c_int) { user_interruption, sibling_error, timeout, fallback, runtime_shutdown };
 
 /// Why the call was asked to stop; null if it was not.
 pub fn canceled() ?AbortReason {
-    const reason = toolcell_canceled();
+    return reasonOf(toolcell_canceled());
+}
+
+/// Waits, and ends at once if a stop is requested before or meanwhile. In tests no time passes.
+pub fn wait(milliseconds: u64) ?AbortReason {
+    return reasonOf(toolcell_wait(milliseconds));
+}
+
+fn reasonOf(reason: c_int) ?AbortReason {
     return if (reason < 0) null else @enumFromInt(reason);
+}
+
+/// Says that the tool has seen the request to stop, and is cleaning up.
+pub fn acknowledge() void {
+    toolcell_acknowledge();
+}
+
+/// Sets a fact in the context of the caller, to any value of Zig. False if the host refuses it; the log says why.
+pub fn modifyContext(key: [:0]const u8, value: anytype) bool {
+    return toolcell_modify_context(key, toJson(value));
 }
 
 /// Keeps a file with the answer. Returns its reference; null if the host refuses it.
 pub fn artifact(name: [:0]const u8, media_type: [:0]const u8, bytes: []const u8) ?[*:0]const u8 {
     return toolcell_artifact(name, media_type, bytes.ptr, bytes.len);
 }
+
+/// A file that belongs to the answer, written in chunks. The host's log says why it refuses one.
+pub const Artifact = struct {
+    handle: i32,
+
+    pub fn begin(name: [:0]const u8, media_type: [:0]const u8) error{Refused}!Artifact {
+        const handle = toolcell_artifact_begin(name, media_type);
+        return if (handle < 0) error.Refused else .{ .handle = handle };
+    }
+
+    pub fn write(self: Artifact, chunk: []const u8) error{Refused}!void {
+        if (!toolcell_artifact_write(self.handle, chunk.ptr, chunk.len)) return error.Refused;
+    }
+
+    /// The reference, for a block `{"type": "artifact_ref", "reference": ..}`.
+    pub fn finish(self: Artifact) error{Refused}![:0]const u8 {
+        return std.mem.span(toolcell_artifact_finish(self.handle) orelse return error.Refused);
+    }
+};
 
 /// `toolcell_question`.
 pub const Question = extern struct { key: [*:0]const u8, message: [*:0]const u8, schema: [*:0]const u8 };
@@ -308,109 +464,93 @@ pub fn ask(questions: []const Question, state: []const u8) void {
     toolcell_ask(questions.ptr, questions.len, state.ptr, state.len);
 }
 
+/// The state of the last `ask`; empty in the first instance.
+pub fn resumeState() []const u8 {
+    var length: usize = 0;
+    const state = toolcell_resume_state(&length);
+    return state[0..length];
+}
+
 /// The content of the form that the user accepted for `key`; null if there is none.
 pub fn accepted(comptime T: type, key: [:0]const u8) ?T {
     const answer = toolcell_get(toolcell_responses(), key);
     const content = toolcell_get(answer, "content") orelse return null;
-    return std.json.parseFromSliceLeaky(T, allocator, std.mem.span(toolcell_json_of(content)), .{ .ignore_unknown_fields = true }) catch null;
+    return parsed(T, content) catch null;
 }
 
-pub const HttpError = error{ Invalid, NotAllowed, Limit, TooLarge, Timeout, Unreachable, Broken };
+fn parsed(comptime T: type, value: *const anyopaque) !T {
+    return std.json.parseFromSliceLeaky(T, allocator, std.mem.span(toolcell_json_of(value)), .{ .ignore_unknown_fields = true });
+}
 
-/// `toolcell_header`.
-pub const Header = extern struct { name: [*:0]const u8, value: [*:0]const u8 };
+/// What another tool answered.
+pub const Answer = struct {
+    invocation_id: [:0]const u8,
+    /// The blocks, as a JSON array.
+    content: [:0]const u8,
+    structured: ?*const anyopaque,
+    /// Of a call that failed, or what is missing.
+    failure: ?Failure,
 
-pub const Request = struct {
-    method: [:0]const u8 = "GET",
-    /// Absolute, `http` or `https`.
-    url: [:0]const u8,
-    headers: []const Header = &.{},
-    body: ?[]const u8 = null,
-    /// Maximum size of the response's body, in bytes.
-    limit: usize = 1 << 20,
+    /// The structured value.
+    pub fn read(self: Answer, comptime T: type) !T {
+        return parsed(T, self.structured orelse return error.NoStructuredValue);
+    }
 };
 
-pub const Response = struct { status: u16, headers: []const Header, body: [:0]const u8 };
-
-/// Sends a request, and reads the response. It follows no redirect.
-pub fn send(request: Request) HttpError!Response {
-    const made: CRequest = .{
-        .method = request.method,
-        .url = request.url,
-        .headers = request.headers.ptr,
-        .header_count = request.headers.len,
-        .body = if (request.body) |body| body.ptr else null,
-        .body_length = if (request.body) |body| body.len else 0,
-        .limit = request.limit,
-    };
-    const got = toolcell_send(&made);
-    return switch (got.status_of_request) {
-        0 => .{
-            .status = got.status,
-            .headers = if (got.headers) |headers| headers[0..got.header_count] else &.{},
-            .body = got.body[0..got.body_length :0],
-        },
-        1 => error.Invalid,
-        2 => error.NotAllowed,
-        3 => error.Limit,
-        4 => error.TooLarge,
-        5 => error.Timeout,
-        6 => error.Unreachable,
-        else => error.Broken,
+/// Calls another tool by its qualified name, with a struct, and waits for its end.
+pub fn callTool(name: [:0]const u8, input: anytype) Answer {
+    const got = toolcell_call_tool(name, toJson(input));
+    return .{
+        .invocation_id = std.mem.span(got.invocation_id),
+        .content = if (got.content) |content| std.mem.span(toolcell_json_of(content)) else "[]",
+        .structured = got.structured,
+        .failure = if (got.failure) |failure| failureOf(failure) else null,
     };
 }
+
+pub const Callable = struct { name: []const u8, description: []const u8 = "" };
+
+/// The tools that this call may call.
+pub fn callable() []const Callable {
+    return parsed([]const Callable, toolcell_callable()) catch &.{};
+}
+
+pub const CFailure = extern struct {
+    class: ErrorClass,
+    word: ?[*:0]const u8,
+    code: [*:0]const u8,
+    message: [*:0]const u8,
+    detail: ?[*:0]const u8,
+};
+
+pub fn failureOf(from: *const CFailure) Failure {
+    return .{
+        .class = from.class,
+        .code = std.mem.span(from.code),
+        .message = std.mem.span(from.message),
+        .detail = if (from.detail) |detail| std.mem.span(detail) else null,
+        .word = if (from.word) |word| std.mem.span(word) else null,
+    };
+}
+
+const http = @import("http.zig");
+pub const HttpError = http.HttpError;
+pub const Header = http.Header;
+pub const Request = http.Request;
+pub const Response = http.Response;
+pub const send = http.send;
+/// The failure that an error of `send` means.
+pub const httpFailure = http.httpFailure;
 
 /// A host for native tests.
-pub const testing = struct {
-    /// `toolcell_test_outcome`. `message`: the text, the JSON, the content, the message of a failure, or the key of the
-    /// first question.
-    pub const Outcome = extern struct {
-        kind: enum(c_int) { text, json, content, partial, failure, question },
-        message: [*:0]const u8,
-        structured: ?[*:0]const u8,
-        code: ?[*:0]const u8,
-        class: ErrorClass,
-        /// The length of a text alone, with its zero bytes.
-        text_length: usize,
-    };
+pub const testing = @import("testing.zig");
 
-    /// Calls a tool with any value of Zig as its arguments.
-    pub fn call(name: [:0]const u8, input: anytype) Outcome {
-        return toolcell_test_call(name, json(input).json);
-    }
-
-    /// Forgets what the host of the last test knew and heard.
-    pub const begin = toolcell_test_begin;
-    pub const answers = toolcell_test_answers;
-    pub const response = toolcell_test_response;
-    /// What the tool said, a line each.
-    pub const heard = toolcell_test_heard;
-
-    extern fn toolcell_test_call([*:0]const u8, [*:0]const u8) Outcome;
-    extern fn toolcell_test_begin() void;
-    extern fn toolcell_test_answers([*:0]const u8) void;
-    extern fn toolcell_test_response(u16, [*:0]const u8) void;
-    extern fn toolcell_test_heard() [*:0]const u8;
+const CAnswer = extern struct {
+    invocation_id: [*:0]const u8,
+    content: ?*const anyopaque,
+    structured: ?*const anyopaque,
+    failure: ?*const CFailure,
 };
-
-const CRequest = extern struct {
-    method: [*:0]const u8,
-    url: [*:0]const u8,
-    headers: [*]const Header,
-    header_count: usize,
-    body: ?[*]const u8,
-    body_length: usize,
-    limit: usize,
-};
-const CResponse = extern struct {
-    status_of_request: c_int,
-    status: u16,
-    headers: ?[*]const Header,
-    header_count: usize,
-    body: [*]const u8,
-    body_length: usize,
-};
-
 extern fn toolcell_text_bytes(*Call, [*]const u8, usize) void;
 extern fn toolcell_message([*]const u8, usize) [*:0]const u8;
 extern fn toolcell_utf8_bytes([*:0]const u8, *usize) [*]const u8;
@@ -423,9 +563,22 @@ extern fn toolcell_fail_retry_after(*Call, u64) void;
 extern fn toolcell_progress([*:0]const u8, f64) void;
 extern fn toolcell_log(Level, [*:0]const u8, ?[*:0]const u8) void;
 extern fn toolcell_canceled() c_int;
+extern fn toolcell_report(*const Update) void;
+extern fn toolcell_partial_result([*:0]const u8) [*:0]const u8;
+extern fn toolcell_wait(u64) c_int;
+extern fn toolcell_acknowledge() void;
+extern fn toolcell_modify_context([*:0]const u8, [*:0]const u8) bool;
+extern fn toolcell_artifact_begin([*:0]const u8, [*:0]const u8) i32;
+extern fn toolcell_artifact_write(i32, [*]const u8, usize) bool;
+extern fn toolcell_artifact_finish(i32) ?[*:0]const u8;
+extern fn toolcell_resume_state(*usize) [*]const u8;
+extern fn toolcell_call_tool([*:0]const u8, [*:0]const u8) CAnswer;
+extern fn toolcell_callable() *const anyopaque;
+extern fn toolcell_get_string(?*const anyopaque, [*:0]const u8, ?[*:0]const u8) ?[*:0]const u8;
+extern fn toolcell_checked([*]const u8, usize, [*]const u8, usize, ?*const fn (*Call) callconv(.c) void) *anyopaque;
+extern fn toolcell_classified([*]const u8, usize, [*]const u8, usize, *const fn (*const Call) callconv(.c) Facts) *anyopaque;
 extern fn toolcell_artifact([*:0]const u8, [*:0]const u8, [*]const u8, usize) ?[*:0]const u8;
 extern fn toolcell_ask([*]const Question, usize, [*]const u8, usize) void;
 extern fn toolcell_responses() ?*const anyopaque;
 extern fn toolcell_get(?*const anyopaque, [*:0]const u8) ?*const anyopaque;
 extern fn toolcell_json_of(*const anyopaque) [*:0]const u8;
-extern fn toolcell_send(*const CRequest) CResponse;

@@ -3,6 +3,7 @@
 #include "toolcell.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,9 +33,9 @@ static void bytes(toolcell_call *call) {
     if (toolcell_get_bool(call->input, "formatted", false)) toolcell_text(call, "x%cyz", 0);
 }
 
-static const toolcell_argument none[] = {{0}};
-TOOLCELL_TOOLKIT("a\"b", {"host", "H.", host, none, NULL, NULL, NULL}, {"silent", "S.", silent, none, NULL, NULL, NULL},
-                 {"bytes", "B.", bytes, none, NULL, NULL, NULL});
+static const toolcell_field none[] = {{0}};
+TOOLCELL_TOOLKIT("a\"b", {"host", "H.", host, none, NULL, NULL, NULL, NULL}, {"silent", "S.", silent, none, NULL, NULL, NULL, NULL},
+                 {"bytes", "B.", bytes, none, NULL, NULL, NULL, NULL});
 
 static bool accepts(const char *text) { return toolcell_parse(text) != NULL; }
 
@@ -150,6 +151,39 @@ static void what_the_host_of_tests_gives(void) {
     assert(toolcell_canceled() == TOOLCELL_NOT_CANCELED && !*toolcell_test_heard());
 }
 
+static void json_that_is_written(void) {
+    toolcell_buffer to = {0};
+    toolcell_begin(&to, '{');
+    toolcell_put_name(&to, "a{");
+    toolcell_begin(&to, '[');
+    toolcell_put_int(&to, INT64_MIN);
+    toolcell_put_number(&to, 0.1);
+    toolcell_put_number(&to, HUGE_VAL);
+    toolcell_put_bool(&to, false);
+    toolcell_put_bytes(&to, "[:\0", 3);
+    toolcell_put_json(&to, toolcell_parse("{\"n\":[{},[]]}"));
+    toolcell_end(&to, ']');
+    toolcell_put_name(&to, "b");
+    toolcell_put_json(&to, NULL);
+    toolcell_end(&to, '}');
+    const char *wanted = "{\"a{\":[-9223372036854775808,0.10000000000000001,null,false,\"[:\\u0000\",{\"n\":[{},[]]}],\"b\":null}";
+    assert(strcmp(to.text, wanted) == 0 && strlen(wanted) == to.length && accepts(to.text));
+}
+
+/* What a schema promises, a tool gets: also in the objects of a list. */
+static void fields_with_defaults(void) {
+    const toolcell_field inner[] = {{.name = "n", .type = TOOLCELL_INTEGER, .otherwise = "2"}, {.name = NULL}};
+    const toolcell_field fields[] = {{.name = "list", .type = TOOLCELL_ARRAY, .items = TOOLCELL_OBJECT, .fields = inner},
+                                     {.name = "word", .nullable = true, .otherwise = "\"w\""},
+                                     {.name = NULL}};
+    const char *schema = toolcell_schema_of(fields);
+    assert(accepts(schema) && strstr(schema, "\"word\":{\"type\":[\"string\",\"null\"],\"default\":\"w\"}"));
+    assert(strstr(schema, "\"required\":[\"list\"]"));
+    const toolcell_json *given = toolcell_parse("{\"list\":[{},{\"n\":1},7]}");
+    toolcell_fill(given, fields);
+    assert(strcmp(toolcell_json_of(given), "{\"list\":[{\"n\":2},{\"n\":1},7],\"word\":\"w\"}") == 0);
+}
+
 int main(void) {
     toolcell_test_begin();
     texts_that_are_json();
@@ -159,6 +193,8 @@ int main(void) {
     a_text_that_grows();
     long_lists();
     many_members();
+    json_that_is_written();
+    fields_with_defaults();
     what_the_host_of_tests_gives();
     return 0;
 }

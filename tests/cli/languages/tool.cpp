@@ -47,10 +47,10 @@ static Output all(const Call &call) {
                         ",\"more\":" + std::to_string(call.input()["more"].strings().size()) + "}");
 }
 
-static const toolcell_argument arguments[] = {
-    {"text", TOOLCELL_STRING, "A \"text\".", false},
-    {"limit", TOOLCELL_INTEGER, "At most.", true},
-    {"more", TOOLCELL_STRINGS, "More.", true},
+static const toolcell_field arguments[] = {
+    {.name = "text", .type = TOOLCELL_STRING, .description = "A \"text\"."},
+    {.name = "limit", .type = TOOLCELL_INTEGER, .description = "At most.", .optional = true},
+    {.name = "more", .type = TOOLCELL_STRINGS, .description = "More.", .optional = true},
     {},
 };
 

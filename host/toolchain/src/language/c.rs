@@ -38,9 +38,11 @@ pub(super) const SDK: &[EmbeddedFile] = files![
     "guest-sdk/c/toolcell.c",
     "guest-sdk/c/toolcell.h",
     "guest-sdk/c/toolcell_component.c",
+    "guest-sdk/c/toolcell_declare.c",
     "guest-sdk/c/toolcell_http.c",
     "guest-sdk/c/toolcell_memory.c",
     "guest-sdk/c/toolcell_testing.c",
+    "guest-sdk/c/wit/deps/clocks/clocks.wit",
     "guest-sdk/c/wit/deps/http/http.wit",
     "guest-sdk/c/wit/deps/io/streams.wit",
     "guest-sdk/c/wit/world.wit",
@@ -51,6 +53,10 @@ pub(super) const WORLD: (&[EmbeddedFile], &str) = (
         (
             "world.wit",
             include_str!("../../../../guest-sdk/c/wit/world.wit"),
+        ),
+        (
+            "deps/clocks/clocks.wit",
+            include_str!("../../../../guest-sdk/c/wit/deps/clocks/clocks.wit"),
         ),
         (
             "deps/http/http.wit",
@@ -164,6 +170,7 @@ pub(super) fn sdk_sources(job: &CompileJob) -> Vec<PathBuf> {
     let names = [
         "toolcell.c",
         "toolcell_component.c",
+        "toolcell_declare.c",
         "toolcell_http.c",
         "toolcell_memory.c",
     ];

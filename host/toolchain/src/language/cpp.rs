@@ -33,8 +33,11 @@ pub(super) static CPP: LanguageRow = LanguageRow {
     hook: &[],
     local_files: |sdk| local_files(sdk, &["c", "cpp"]),
     refuses_name: every_name,
-    // Its own file. Those of C are carried for C.
-    sdk: files!["guest-sdk/cpp/toolcell.hpp"],
+    // Its own files. Those of C are carried for C.
+    sdk: files![
+        "guest-sdk/cpp/toolcell.hpp",
+        "guest-sdk/cpp/toolcell_types.hpp",
+    ],
     test_command: "make test",
     fetched: Some(FetchedToolchain {
         part: &ZIG,

@@ -31,8 +31,13 @@ pub(super) static LANGUAGE: LanguageRow = LanguageRow {
     hook: &[],
     local_files: |sdk| local_files(sdk, &["c"]),
     refuses_name: every_name,
-    // Its own file. Those of C are carried for C.
-    sdk: files!["guest-sdk/zig/toolcell.zig"],
+    // Its own files. Those of C are carried for C.
+    sdk: files![
+        "guest-sdk/zig/http.zig",
+        "guest-sdk/zig/schema.zig",
+        "guest-sdk/zig/testing.zig",
+        "guest-sdk/zig/toolcell.zig",
+    ],
     test_command: "make test",
     fetched: Some(FetchedToolchain {
         part: &ZIG,

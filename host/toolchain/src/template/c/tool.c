@@ -1,3 +1,4 @@
+/* toolcell:version 0.1.0 */
 #include "toolcell.h"
 
 #include <ctype.h>
@@ -14,9 +15,9 @@ static void count(toolcell_call *call) {
     toolcell_text(call, "%d words", words);
 }
 
-static const toolcell_argument count_arguments[] = {
-    {"text", TOOLCELL_STRING, "The text to count in.", false},
-    {NULL, TOOLCELL_STRING, NULL, false},
+static const toolcell_field count_arguments[] = {
+    {.name = "text", .type = TOOLCELL_STRING, .description = "The text to count in."},
+    {.name = NULL},
 };
 
 TOOLCELL_TOOLKIT("{{name}}", {.name = "count",

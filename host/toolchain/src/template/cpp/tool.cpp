@@ -1,12 +1,18 @@
+// toolcell:version 0.1.0
 #include "toolcell.hpp"
 
 using namespace toolcell;
 
-// {"text": ".."}: answers how many words it has.
-static Output count(const Call &call) {
+struct Text {
+    std::string text;
+
+    static constexpr auto fields = toolcell::fields(field("text", &Text::text, "The text to count in."));
+};
+
+static Output count(const Call &, const Text &input) {
     int words = 0;
     bool inside = false;
-    for (unsigned char letter : call.input()["text"].string()) {
+    for (unsigned char letter : input.text) {
         bool space = letter == ' ' || (letter >= '\t' && letter <= '\r');
         words += !space && !inside;
         inside = !space;
@@ -14,10 +20,4 @@ static Output count(const Call &call) {
     return std::to_string(words) + " words";
 }
 
-static const toolcell_argument count_arguments[] = {
-    {"text", TOOLCELL_STRING, "The text to count in.", false},
-    {},
-};
-
-TOOLCELL_TOOLKIT("{{name}}", tool<count>("count", "Counts the words of a text.", count_arguments, nullptr,
-                                            R"("content_types": ["text"])"));
+TOOLCELL_TOOLKIT("{{name}}", tool<count>("count", "Counts the words of a text.", R"("content_types": ["text"])"));

@@ -1,3 +1,4 @@
+// toolcell:version 0.1.0
 const std = @import("std");
 const toolcell = @import("toolcell");
 
