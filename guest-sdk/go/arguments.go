@@ -1,14 +1,18 @@
 package toolcell
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // arguments reads the arguments of a call, which the host has compared with the schema.
 func arguments[In any](input []byte) (in In, err error) {
+	input = withDefaults(input, reflect.TypeFor[In]())
 	err = json.Unmarshal(input, &in)
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) && strings.HasPrefix(mismatch.Value, "number ") {
@@ -26,6 +30,88 @@ func arguments[In any](input []byte) (in In, err error) {
 	}
 	return in, Errorf(InvalidArguments, "invalid_arguments", "the argument %s does not fit: the tool takes no %s there, but %s",
 		mismatch.Field, mismatch.Value, mismatch.Type)
+}
+
+// Arguments reads the arguments of a call, for the packages beside this one.
+func Arguments[In any](input []byte) (In, error) { return arguments[In](input) }
+
+// withDefaults adds the defaults of the fields that an input lacks.
+func withDefaults(input []byte, t reflect.Type) []byte {
+	if !hasDefaults(t, nil) {
+		return input
+	}
+	reader := json.NewDecoder(bytes.NewReader(input))
+	// A number stays as it was written.
+	reader.UseNumber()
+	var value any
+	if reader.Decode(&value) != nil {
+		return input
+	}
+	complete(value, t)
+	made, err := json.Marshal(value)
+	if err != nil {
+		return input
+	}
+	return made
+}
+
+func hasDefaults(t reflect.Type, around []reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return hasDefaults(t.Elem(), around)
+	case reflect.Struct:
+		if ownSchema(t) != nil || slices.Contains(around, t) {
+			return false
+		}
+		for i := range t.NumField() {
+			if _, ok := defaultOf(t.Field(i)); ok || hasDefaults(t.Field(i).Type, append(around, t)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func complete(value any, t reflect.Type) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		complete(value, t.Elem())
+	case reflect.Slice, reflect.Array:
+		items, _ := value.([]any)
+		for _, item := range items {
+			complete(item, t.Elem())
+		}
+	case reflect.Map:
+		members, _ := value.(map[string]any)
+		for _, member := range members {
+			complete(member, t.Elem())
+		}
+	case reflect.Struct:
+		members, ok := value.(map[string]any)
+		if !ok || ownSchema(t) != nil {
+			return
+		}
+		for i := range t.NumField() {
+			completeField(members, t.Field(i))
+		}
+	}
+}
+
+func completeField(members map[string]any, field reflect.StructField) {
+	name, _ := tag(field)
+	if name == "" && isEmbedded(field) {
+		complete(members, field.Type)
+		return
+	}
+	if name == "" {
+		name = field.Name
+	}
+	found, ok := members[name]
+	if otherwise, has := defaultOf(field); has && !ok {
+		members[name] = otherwise
+	} else if ok {
+		complete(found, field.Type)
+	}
 }
 
 // plainIntegers writes each number of a JSON text without a fraction and an exponent, if it is an integer of up to 20 digits.

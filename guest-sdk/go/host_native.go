@@ -5,6 +5,7 @@ package toolcell
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // refuse ends a program that cannot say what its tools are.
@@ -18,6 +19,11 @@ type TestHost struct {
 	Cancel AbortReason
 	// Response is that of the server, whatever is requested; nil: it cannot be reached.
 	Response *Response
+	// Context has the folders cwd and scratch; ResumeState is what the last Ask remembered.
+	Context     map[string]any
+	ResumeState []byte
+	// Tools answer calls of other tools, by name.
+	Tools map[string]func(input []byte) (any, error)
 	// Heard is what the tool said, a line each.
 	Heard []string
 }
@@ -55,7 +61,7 @@ func Test(host *TestHost, tool string, input any) (made TestOutcome) {
 	if err != nil {
 		panic(err)
 	}
-	done := run(&Call{InvocationID: "test", Tool: tool, Attempt: 1}, text)
+	done := run(&Call{InvocationID: "test", Tool: tool, Attempt: 1, Context: testHost.Context}, text)
 	made.Text = done.text
 	if done.structured != nil {
 		made.Structured = *done.structured
@@ -96,6 +102,53 @@ func CancelRequested() (AbortReason, bool) { return testHost.Cancel, testHost.Ca
 // Acknowledge says that the tool has seen the request to stop, and is cleaning up.
 func Acknowledge() { hear("acknowledged") }
 
+// Wait ends at once if a stop is requested before or meanwhile. In a test, no time passes.
+func Wait(duration time.Duration) (AbortReason, bool) {
+	hear("wait %s", duration)
+	return CancelRequested()
+}
+
+// CreateArtifact begins a file.
+func CreateArtifact(name, mediaType string) (*Artifact, error) {
+	hear("artifact %s %s", name, mediaType)
+	return &Artifact{}, nil
+}
+
+func (a *Artifact) write(content []byte) error {
+	hear("chunk %d", len(content))
+	return nil
+}
+
+func (a *Artifact) finish() (string, error) { return "test:artifact", nil }
+
+func modifyContext(key, value string) error {
+	hear("context %s %s", key, value)
+	return nil
+}
+
+// CallableTools returns the tools that this call may call.
+func CallableTools() []Callable {
+	var found []Callable
+	for name := range testHost.Tools {
+		found = append(found, Callable{Name: name})
+	}
+	return found
+}
+
+func callTool(name, input string) (ToolAnswer, error) {
+	hear("call %s %s", name, input)
+	tool := testHost.Tools[name]
+	if tool == nil {
+		return ToolAnswer{}, &Error{Class: Other, Word: "permission_denied", Code: "tool_not_callable", Message: "TestHost.Tools has no " + name}
+	}
+	value, err := tool([]byte(input))
+	if err != nil {
+		return ToolAnswer{}, err
+	}
+	text, err := json.Marshal(value)
+	return ToolAnswer{InvocationID: "test", Content: json.RawMessage("[]"), Structured: text}, err
+}
+
 func responses() string {
 	if testHost.Answers == nil {
 		return "{}"
@@ -108,7 +161,7 @@ func responses() string {
 }
 
 // ResumeState returns the state of the last Ask; empty in the first instance.
-func ResumeState() []byte { return nil }
+func ResumeState() []byte { return testHost.ResumeState }
 
 // Ask asks the user. It does not return.
 func Ask(_ []byte, questions ...Question) {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -146,6 +147,7 @@ func putOutput(to []byte, made outcome) {
 
 func putError(to []byte, err Error) {
 	to[0] = byte(err.Class)
+	putText(to[4:], err.Word)
 	putText(to[12:], err.Code)
 	putText(to[20:], err.Message)
 	if err.Detail != "" {
@@ -243,6 +245,27 @@ func CancelRequested() (AbortReason, bool) {
 // Acknowledge says that the tool has seen the request to stop, and is cleaning up.
 func Acknowledge() { hostAcknowledge() }
 
+//go:wasmimport toolcell:tool/cancellation-signal@0.2.0 subscribe
+func hostSubscribe() uint32
+
+//go:wasmimport wasi:clocks/monotonic-clock@0.2.6 subscribe-duration
+func hostPause(nanoseconds uint64) uint32
+
+//go:wasmimport wasi:io/poll@0.2.6 poll
+func hostPoll(list, count, result uint32)
+
+// Wait ends at once if a stop is requested before or meanwhile.
+func Wait(duration time.Duration) (AbortReason, bool) {
+	list, result := area(8), area(8)
+	stop, pause := hostSubscribe(), hostPause(uint64(max(0, duration)))
+	binary.LittleEndian.PutUint32(list, stop)
+	binary.LittleEndian.PutUint32(list[4:], pause)
+	hostPoll(address(list), 2, address(result))
+	dropPollable(stop)
+	dropPollable(pause)
+	return CancelRequested()
+}
+
 func responses() string {
 	result := area(8)
 	hostResponses(address(result))
@@ -268,3 +291,144 @@ func Ask(state []byte, questions ...Question) {
 	at, length := lowerBytes(string(state))
 	hostAsk(address(list), uint32(len(questions)), at, length)
 }
+
+//go:wasmimport toolcell:tool/artifacts@0.2.0 create
+func hostCreate(name, nameLength, kind, kindLength, result uint32)
+
+//go:wasmimport toolcell:tool/artifacts@0.2.0 [method]artifact.write
+func hostWrite(artifact, at, length, result uint32)
+
+//go:wasmimport toolcell:tool/artifacts@0.2.0 [static]artifact.finish
+func hostFinish(artifact, result uint32)
+
+//go:wasmimport toolcell:tool/artifacts@0.2.0 [resource-drop]artifact
+func hostDropArtifact(artifact uint32)
+
+//go:wasmimport toolcell:tool/context-modifiers@0.2.0 modify
+func hostModify(key, keyLength, value, length, result uint32)
+
+// The classes of the host's errors, in the order of the contract.
+var (
+	storeErrors  = []Class{CapabilityGap, ResultTooLarge, ExecutionFailed, DependencyUnavailable}
+	modifyErrors = []Class{CapabilityGap, ExecutionFailed, ResultTooLarge}
+)
+
+// refusal is the error of a result of the host, whose sentence is for the author; nil if there is none.
+func refusal(result []byte, classes []Class, code string) error {
+	if result[0] == 0 {
+		return nil
+	}
+	return Errorf(classes[result[4]], code, "%s", textIn(result[8:]))
+}
+
+// CreateArtifact begins a file. At most 8 are open at once.
+func CreateArtifact(name, mediaType string) (*Artifact, error) {
+	result := area(16)
+	at, length := lower(name)
+	kind, kindLength := lower(mediaType)
+	hostCreate(at, length, kind, kindLength, address(result))
+	if err := refusal(result, storeErrors, "artifact_refused"); err != nil {
+		return nil, err
+	}
+	return &Artifact{handleIn(result[4:])}, nil
+}
+
+func (a *Artifact) write(content []byte) error {
+	result := area(16)
+	at, length := lowerBytes(string(content))
+	hostWrite(a.handle, at, length, address(result))
+	// No later write needs these bytes.
+	kept = kept[:len(kept)-1]
+	err := refusal(result, storeErrors, "artifact_refused")
+	if err != nil {
+		hostDropArtifact(a.handle)
+	}
+	return err
+}
+
+func (a *Artifact) finish() (string, error) {
+	result := area(16)
+	hostFinish(a.handle, address(result))
+	if err := refusal(result, storeErrors, "artifact_refused"); err != nil {
+		return "", err
+	}
+	return textIn(result[4:]), nil
+}
+
+func modifyContext(key, value string) error {
+	result := area(16)
+	at, length := lower(key)
+	text, textLength := lower(value)
+	hostModify(at, length, text, textLength, address(result))
+	return refusal(result, modifyErrors, "context_refused")
+}
+
+//go:wasmimport toolcell:tool/tools@0.2.0 list
+func hostList(result uint32)
+
+//go:wasmimport toolcell:tool/tools@0.2.0 call
+func hostCall(tool, toolLength, input, length, result uint32)
+
+// CallableTools returns the tools that this call may call.
+func CallableTools() []Callable {
+	list := area(8)
+	hostList(address(list))
+	var found []Callable
+	for i := range binary.LittleEndian.Uint32(list[4:]) {
+		entry := []byte(lift(handleIn(list)+16*i, 16))
+		found = append(found, Callable{textIn(entry), textIn(entry[8:])})
+	}
+	return found
+}
+
+func callTool(name, input string) (ToolAnswer, error) {
+	result := area(104)
+	at, length := lower(name)
+	text, textLength := lower(input)
+	hostCall(at, length, text, textLength, address(result))
+	if result[0] != 0 {
+		return ToolAnswer{}, errorIn(result[8:])
+	}
+	got := result[8:]
+	answer := ToolAnswer{InvocationID: textIn(got), Content: json.RawMessage(textIn(got[8:]))}
+	if got[16] != 0 {
+		answer.Structured = json.RawMessage(textIn(got[20:]))
+	}
+	if got[32] != 0 {
+		answer.Missing = errorIn(got[40:])
+	}
+	return answer, nil
+}
+
+func errorIn(from []byte) *Error {
+	made := &Error{Class: Class(from[0]), Code: textIn(from[12:]), Message: textIn(from[20:])}
+	if made.Class == Other {
+		made.Word = textIn(from[4:])
+	}
+	if from[28] != 0 {
+		made.Detail = textIn(from[32:])
+	}
+	if from[40] != 0 {
+		made.RetryAfterMs = binary.LittleEndian.Uint64(from[48:])
+	}
+	return made
+}
+
+// ExportCheck serves the packages validation and configuration, whose exports a component has if it imports them.
+func ExportCheck(err error) uint32 {
+	to := area(64)
+	if err != nil && !isNothing(err) {
+		to[0] = 1
+		putError(to[8:], failed(err).err)
+	}
+	return address(to)
+}
+
+// ExportBytes serves the package classification.
+func ExportBytes(content []byte) uint32 {
+	at, _ := lowerBytes(string(content))
+	return at
+}
+
+// ExportText reads what the host gives to the packages beside this one.
+func ExportText(at, length uint32) string { return lift(at, length) }

@@ -3,8 +3,10 @@ package toolcell
 import (
 	"encoding"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -136,11 +138,20 @@ func (s schemas) fields(t reflect.Type, always bool, properties map[string]any, 
 		if s.writes && isPointer && !omitted {
 			property = orNull(property)
 		}
+		limit(property, field)
 		if words := field.Tag.Get("description"); words != "" {
 			property["description"] = words
 		}
+		otherwise, hasDefault := defaultOf(field)
+		if hasDefault {
+			property["default"] = otherwise
+		}
+		isNullable := field.Tag.Get("nullable") == "true"
+		if isNullable && !s.writes {
+			property = orNull(property)
+		}
 		properties[name] = property
-		if always && !isPointer && !omitted {
+		if always && (isNullable || !isPointer && !omitted) && !hasDefault {
 			*required = append(*required, name)
 		}
 	}
@@ -156,6 +167,45 @@ func (s schemas) fields(t reflect.Type, always bool, properties map[string]any, 
 		within.around = append(slices.Clone(s.around), inner)
 		within.fields(inner, always && !isPointer, properties, required)
 	}
+}
+
+// limit adds what the tags enum, minimum, maximum and pattern say of a field, or of each value in its list or map.
+func limit(property map[string]any, field reflect.StructField) {
+	for _, inside := range []string{"items", "additionalProperties"} {
+		if inner, ok := property[inside].(map[string]any); ok {
+			property = inner
+		}
+	}
+	if words := field.Tag.Get("enum"); words != "" {
+		property["enum"] = strings.Split(words, ",")
+	}
+	if words := field.Tag.Get("pattern"); words != "" {
+		property["pattern"] = words
+	}
+	for _, name := range []string{"minimum", "maximum"} {
+		if words := field.Tag.Get(name); words != "" {
+			if _, err := strconv.ParseFloat(words, 64); err != nil {
+				panic(fmt.Sprintf("the tag %s of %s is no number: %s", name, field.Name, words))
+			}
+			property[name] = json.Number(words)
+		}
+	}
+}
+
+// defaultOf returns the value of the tag default, which is JSON, or else a text.
+func defaultOf(field reflect.StructField) (any, bool) {
+	words, ok := field.Tag.Lookup("default")
+	if !ok {
+		return nil, false
+	}
+	inner := field.Type
+	if inner.Kind() == reflect.Pointer {
+		inner = inner.Elem()
+	}
+	if !json.Valid([]byte(words)) || inner.Kind() == reflect.String && words[0] != '"' {
+		return words, true
+	}
+	return json.RawMessage(words), true
 }
 
 // tag returns the name and the options of the tag json.

@@ -1,6 +1,9 @@
 // Package toolcell writes tools for toolcell's sandbox. A tool is a function of a [Call] and a struct. The struct's fields
 // become the schema of the arguments: the name is that of the json tag, the tag description describes it, and a field
 // with omitempty or of a pointer type is optional. The fields of an embedded struct count as fields of the struct.
+//
+// The tags enum:"a,b", minimum, maximum and pattern limit a field, or each value in its list or map. The tag default has the
+// value of a field that may be left out, and nullable:"true" is for a pointer that may be null, but not left out.
 package toolcell
 
 import (
@@ -36,6 +39,8 @@ const (
 	PartialFailure
 	ResultTooLarge
 	Canceled
+	// Other is a class that the host alone gives, such as permission_denied: Error.Word names it.
+	Other
 )
 
 // Error is a failure with a class. Every other error of a tool is an ExecutionFailed with the code "error".
@@ -49,6 +54,8 @@ type Error struct {
 	Detail string
 	// RetryAfterMs is the time after which the same call may succeed; 0: none.
 	RetryAfterMs uint64
+	// Word is the name of the class Other.
+	Word string
 }
 
 func (e *Error) Error() string { return e.Message }

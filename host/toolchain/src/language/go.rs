@@ -51,6 +51,10 @@ pub(super) static GO: LanguageRow = LanguageRow {
     refuses_name: every_name,
     sdk: files![
         "guest-sdk/go/arguments.go",
+        "guest-sdk/go/classification/classification.go",
+        "guest-sdk/go/classification/export_wasip1.go",
+        "guest-sdk/go/configuration/configuration.go",
+        "guest-sdk/go/configuration/export_wasip1.go",
         "guest-sdk/go/go.mod",
         "guest-sdk/go/host.go",
         "guest-sdk/go/host_native.go",
@@ -60,6 +64,8 @@ pub(super) static GO: LanguageRow = LanguageRow {
         "guest-sdk/go/runtime_wasip1.s",
         "guest-sdk/go/schema.go",
         "guest-sdk/go/toolcell.go",
+        "guest-sdk/go/validation/export_wasip1.go",
+        "guest-sdk/go/validation/validation.go",
     ],
     test_command: "make test",
     fetched: Some(FetchedToolchain {
