@@ -25,7 +25,8 @@ NEEDS = {
     "progress": "progress", "partial_result": "progress", "log": "log", "canceled": "cancellation",
     "checkpoint": "cancellation", "ask": "interaction", "remember": "interaction", "remembered": "interaction",
     "artifact": "artifacts", "modify_context": "context-modifiers", "call_tool": "tools", "callable_tools": "tools",
-    "fetch": "http", "check": "validation", "configuration": "configuration",
+    "fetch": "http", "check": "validation", "configuration": "configuration", "classify": "classification",
+    "ask_all": "interaction", "wait": "cancellation-signal", "acknowledge": "cancellation",
 }
 #: Folders that hold no source of the component. All that toolcell leaves out of the digest of the sources is among them: a
 #: build must read nothing that the user's consent does not cover.
@@ -114,12 +115,16 @@ def _needs_of(tree):
 def world(found):
     """Returns the WIT of a world with exactly these interfaces, so that a tool claims no more than it uses."""
     lines = ["package toolcell:python-tool;", "", "world python-tool {"]
-    for name in sorted(found - {"http", "validation", "configuration"}):
+    if "cancellation-signal" in found:
+        found = found | {"cancellation"}
+        lines += ["  import wasi:clocks/monotonic-clock@0.2.6;", "  import wasi:io/poll@0.2.6;"]
+    exports = {"validation", "configuration", "classification"}
+    for name in sorted(found - {"http"} - exports):
         lines.append(f"  import toolcell:tool/{name}@0.2.0;")
     if "http" in found:
         lines += ["  import wasi:http/types@0.2.6;", "  import wasi:http/outgoing-handler@0.2.6;"]
         lines.append("  import wasi:io/streams@0.2.6;")
-    for name in ["guest", *sorted(found & {"validation", "configuration"})]:
+    for name in ["guest", *sorted(found & exports)]:
         lines.append(f"  export toolcell:tool/{name}@0.2.0;")
     return "\n".join([*lines, "}", ""])
 
@@ -189,7 +194,7 @@ for file in sorted(file for file in walked if file.startswith({app!r})):
 
 from toolcell import _component
 
-Guest, Validation, Configuration = _component.component({namespace!r})
+Guest, Validation, Configuration, Classification = _component.component({namespace!r})
 
 with open({app!r} + {opened!r}, "w", encoding="utf-8") as file:
     file.write("\\n".join(sorted(opened)))
@@ -235,6 +240,9 @@ def stage(project, sdk, wit, folder, files, found):
     contract = folder / "wit"
     shutil.copytree(wit, contract / "deps" / "tool", ignore=shutil.ignore_patterns("deps"))
     shutil.copytree(wit / "deps" / "io", contract / "deps" / "io")
+    if "cancellation-signal" in found:
+        (contract / "deps" / "clocks").mkdir()
+        shutil.copyfile(sdk / "wit" / "clocks.wit", contract / "deps" / "clocks" / "clocks.wit")
     if "http" in found:
         shutil.copyfile(sdk / "wit" / "io.wit", contract / "deps" / "io" / "streams.wit")
         (contract / "deps" / "http").mkdir()

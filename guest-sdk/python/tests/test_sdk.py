@@ -261,6 +261,31 @@ class Calls(unittest.TestCase):
         with testing.host(answers={"who": testing.DECLINE}):
             self.assertEqual(testing.call(greet).error.code, "not_answered")
 
+    def test_several_questions_are_asked_at_once_and_answered_in_their_order(self):
+        @toolcell.tool
+        def greet() -> str:
+            """Greets."""
+            name, count = toolcell.ask_all(("who", "Who?"), ("many", "How many?", int))
+            return f"{name} {count}"
+
+        with testing.host(answers={"many": 3}) as host:
+            self.assertEqual(testing.call(greet).question, ("who", "Who?"))
+        self.assertEqual([key for key, *_ in host.questions], ["who"])
+        with testing.host(answers={"who": "Ada", "many": 3}):
+            self.assertEqual(testing.call(greet).text, "Ada 3")
+
+    def test_a_wait_tells_why_the_call_should_stop_and_a_tool_says_what_a_call_does(self):
+        @toolcell.tool
+        def idle(change: bool) -> str:
+            """Waits."""
+            return toolcell.wait(2) or "went on"
+
+        toolcell.classify(idle)(lambda change: toolcell.Facts(read_only=not change))
+        with testing.host(canceled="timeout") as host:
+            self.assertEqual(testing.call(idle, {"change": True}).text, "timeout")
+        self.assertEqual(host.waited, 2)
+        self.assertIs(testing.facts(idle, {"change": True}).read_only, False)
+
     def test_files_calls_requests_and_settings(self):
         @toolcell.configuration
         @dataclasses.dataclass

@@ -10,6 +10,7 @@ import random
 
 from . import _configuration, _context, _declare, _host, _output
 from ._errors import CLASSES, ToolError, failure
+from ._http import unsent
 from ._schema import Unusable
 
 # Of the component model's runtime, not of PyPI.
@@ -30,6 +31,12 @@ _progress, _log, _cancellation = _import("progress"), _import("log"), _import("c
 _interaction, _artifacts, _tools = _import("interaction"), _import("artifacts"), _import("tools")
 _modifiers, _http = _import("context_modifiers"), _import("http_types")
 _handler, _streams = _import("outgoing_handler"), _import("streams")
+_signal, _clock, _poll = _import("cancellation_signal"), _import("monotonic_clock"), _import("poll")
+_classification = None
+try:
+    from wit_world.exports import classification as _classification
+except ImportError:
+    pass
 
 
 def _camel(word):
@@ -92,6 +99,10 @@ class Host:
     def acknowledge(self):
         _cancellation.acknowledge()
 
+    def wait(self, seconds):
+        with _signal.subscribe() as stop, _clock.subscribe_duration(int(seconds * 1e9)) as pause:
+            _poll.poll([stop, pause])
+
     def modify_context(self, key, value):
         _checked(lambda: _modifiers.modify(key, value))
 
@@ -104,8 +115,8 @@ class Host:
     def resume_state(self):
         return _interaction.resume_state()
 
-    def ask(self, key, message, schema, state):
-        _interaction.ask([_interaction.InputRequest(key, _output.clean(message), schema)], state)
+    def ask(self, questions, state):
+        _interaction.ask([_interaction.InputRequest(key, _output.clean(words), form) for key, words, form in questions], state)
 
     def list_tools(self):
         return [(found.name, found.description) for found in _tools.list()]
@@ -124,11 +135,7 @@ class Host:
         except Err as error:
             name = type(error.value).__name__.removeprefix("ErrorCode_")
             more = getattr(error.value, "value", None)
-            code = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-            raise ToolError(
-                f"the request to {scheme}://{authority} failed: {name}{f' ({more})' if more else ''}",
-                code=code, kind="dependency_unavailable",
-            ) from None
+            raise unsent(f"{scheme}://{authority}", name, f" ({more})" if more else "") from None
 
 
 def _send(method, scheme, authority, target, headers, body):
@@ -227,7 +234,7 @@ def _check(tool, text):
 
 
 def component(namespace):
-    """Returns the classes that a component exports: `Guest`, `Validation` and `Configuration`."""
+    """Returns the classes that a component exports: `Guest`, `Validation`, `Configuration` and `Classification`."""
     described = json.dumps(_declare.toolkit(namespace), ensure_ascii=False)
 
     class Guest:
@@ -246,6 +253,13 @@ def component(namespace):
         def preflight(self, tool, input):
             pass
 
+    class Classification:
+        def classify(self, tool, input):
+            facts = _declare.declared(tool).facts(json.loads(input))
+            claims = (facts.read_only, facts.concurrency_safe, facts.destructive, facts.open_world)
+            words = {None: "UNSTATED", False: "NO", True: "YES"}
+            return _classification.Facts(*(_classification.Claim[words[claim]] for claim in claims))
+
     class Configuration:
         def configure(self, config):
             try:
@@ -257,7 +271,7 @@ def component(namespace):
     if _log is not None:
         logging.basicConfig(handlers=[_ToHost()], level=logging.DEBUG, format="%(message)s")
     _warm(Guest, described)
-    return Guest, Validation, Configuration
+    return Guest, Validation, Configuration, Classification
 
 
 def _warm(guest, described):

@@ -1,5 +1,6 @@
 """Functions become tools, and tools the short form of a toolkit."""
 
+import dataclasses
 import inspect
 
 from . import _schema
@@ -18,6 +19,7 @@ class Declared:
     def __init__(self, function, options):
         self.function = function
         self.check = None
+        self.classify = None
         self.name = options.pop("name", None) or function.__name__
         signature, hints = inspect.signature(function), _schema.hints(function)
         self.parameters = []
@@ -76,6 +78,10 @@ class Declared:
     def run(self, arguments):
         return self.function(**self.values(arguments))
 
+    def facts(self, arguments):
+        """Returns what the tool says of a call."""
+        return Facts() if self.classify is None else self.classify(**self.values(arguments))
+
     def values(self, arguments):
         try:
             return _schema.decode_arguments(self.parameters, arguments)
@@ -116,6 +122,26 @@ def check(function):
     def register(checking):
         declared(function).check = checking
         return checking
+
+    return register
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What one call would do; `None` is unstated. It may only narrow what the tool declares."""
+
+    read_only: bool | None = None
+    concurrency_safe: bool | None = None
+    destructive: bool | None = None
+    open_world: bool | None = None
+
+
+def classify(function):
+    """Makes a function say what a call of the tool `function` would do. It takes the same parameters, and returns `Facts`."""
+
+    def register(classifying):
+        declared(function).classify = classifying
+        return classifying
 
     return register
 

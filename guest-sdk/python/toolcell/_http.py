@@ -32,6 +32,29 @@ class Response:
         return self
 
 
+#: The errors of wasi:http by class, code and message; all others are a broken response.
+_UNSENT = {
+    ("execution_failed", "not_allowed", "is not allowed to this call"): ("DestinationIpProhibited", "HttpRequestDenied"),
+    ("rate_limited", "limit", "met a limit on requests"): (
+        "ConnectionLimitReached", "HttpRequestBodySize", "HttpResponseHeaderSectionSize", "HttpResponseBodySize",
+    ),
+    ("timeout", "server_timeout", "got no answer in time"): (
+        "DnsTimeout", "ConnectionTimeout", "ConnectionReadTimeout", "ConnectionWriteTimeout", "HttpResponseTimeout",
+    ),
+    ("dependency_unavailable", "unreachable", "did not reach its server"): (
+        "DnsError", "DestinationNotFound", "DestinationUnavailable", "ConnectionRefused", "ConnectionTerminated",
+        "TlsProtocolError", "TlsCertificateError",
+    ),
+}
+
+
+def unsent(place, name, more=""):
+    """Returns the `ToolError` of a request that has no response; `name` is that of an error of wasi:http."""
+    broken = ("dependency_unavailable", "broken_response", "got a malformed or incomplete response")
+    kind, code, words = next((key for key, names in _UNSENT.items() if name in names), broken)
+    return ToolError(f"the request to {place} {words}: {name}{more}", code=code, kind=kind)
+
+
 def fetch(url, *, method="GET", headers=None, body=None) -> Response:
     """Sends a request, through the host. `body` is bytes, a `str`, or a value that becomes JSON."""
     headers = {name.lower(): value for name, value in (headers or {}).items()}
@@ -39,6 +62,8 @@ def fetch(url, *, method="GET", headers=None, body=None) -> Response:
         body = json.dumps(body)
         headers.setdefault("content-type", "application/json")
     data = body.encode() if isinstance(body, str) else body
+    if data is not None:
+        headers["content-length"] = str(len(data))
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ToolError(f"{url} is not an URL of http or https", code="url", kind="invalid_arguments")

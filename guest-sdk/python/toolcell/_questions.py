@@ -17,18 +17,34 @@ def ask(key, message, answer=str):
 
     `key` identifies the question within the call. Raises `NotAnswered` if the user declines or closes the question.
     """
+    return ask_all((key, message, answer))[0]
+
+
+def ask_all(*questions):
+    """Asks several questions at once, each a tuple of what `ask` takes. Returns the answers in their order."""
     global _remembered
+    questions = [question if len(question) > 2 else (*question, str) for question in questions]
+    answers = json.loads(_host.current().responses())
+    asked = [(key, message, json.dumps(_form(answer)[0])) for key, message, answer in questions if key not in answers]
+    if asked:
+        state, _remembered = _remembered, b""
+        _host.current().ask(asked, state)
+        raise AssertionError("a question was asked, and the call went on")
+    return [_answered(answer, answers[key]) for key, _, answer in questions]
+
+
+def _form(answer):
+    """Returns the schema of a form, and whether the answer is the one field of it."""
     form = _schema.schema(answer)
     is_plain = form.get("type") != "object"
     if is_plain:
         form = {"type": "object", "properties": {"answer": form}, "required": ["answer"]}
     form.pop("additionalProperties", None)
-    answers = json.loads(_host.current().responses())
-    if key not in answers:
-        state, _remembered = _remembered, b""
-        _host.current().ask(key, message, json.dumps(form), state)
-        raise AssertionError("a question was asked, and the call went on")
-    found = answers[key]
+    return form, is_plain
+
+
+def _answered(answer, found):
+    is_plain = _form(answer)[1]
     if found["action"] != "accept":
         declined = found["action"] == "decline"
         raise NotAnswered("the user did not want to answer" if declined else "the user closed the question")

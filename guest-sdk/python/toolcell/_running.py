@@ -29,12 +29,23 @@ def canceled():
     return _host.current().cancellation_requested()
 
 
+def acknowledge():
+    """Tells the host that the tool has seen the request to stop, and is cleaning up."""
+    _host.current().acknowledge()
+
+
 def checkpoint():
     """Raises `Canceled` once the call should stop. Call it between the steps of long work."""
     reason = canceled()
     if reason is not None:
         _host.current().acknowledge()
         raise Canceled(f"the call was canceled: {reason.replace('_', ' ')}")
+
+
+def wait(seconds):
+    """Waits, and ends at once if a stop is requested before or meanwhile. Returns why the call should stop, or `None`."""
+    _host.current().wait(seconds)
+    return canceled()
 
 
 def modify_context(key, value):

@@ -85,7 +85,7 @@ class Host:
         self.settings, self._remembered = settings, remembered
         self._progress, self._log, self.partial_results = [], [], []
         self.acknowledged, self.context, self.artifacts, self.calls, self.requests = False, {}, {}, [], []
-        self.question, self.state = None, b""
+        self.question, self.questions, self.state, self.waited = None, [], b"", 0
 
     @property
     def progress(self):
@@ -107,6 +107,9 @@ class Host:
     def acknowledge(self):
         self.acknowledged = True
 
+    def wait(self, seconds):
+        self.waited += seconds
+
     def modify_context(self, key, value):
         self.context[key] = json.loads(value)
 
@@ -126,8 +129,10 @@ class Host:
     def resume_state(self):
         return self._remembered
 
-    def ask(self, key, message, schema, state):
-        self.question, self.state = (key, message, json.loads(schema)), state
+    def ask(self, questions, state):
+        self.questions, self.state = [(key, message, json.loads(form)) for key, message, form in questions], state
+        self.question = self.questions[0]
+        key, message, _ = self.question
         raise _Asked(f"the tool asked {message!r}: answer it with testing.host(answers={{{key!r}: ..}})")
 
     def list_tools(self):
@@ -193,7 +198,12 @@ def host(**options):
         _host.replace(before)
 
 
-def call(function, arguments=None, *, cwd=None, attempt=1):
+def facts(function, arguments=None):
+    """Returns what the tool says of a call."""
+    return _declare.declared(function).facts(json.loads(json.dumps(arguments or {})))
+
+
+def call(function, arguments=None, *, cwd=None, scratch=None, attempt=1):
     """Calls a tool as the host does: JSON arguments, and never an exception but an error."""
     declared = _declare.declared(function)
     arguments = json.loads(json.dumps(arguments or {}))
@@ -201,7 +211,8 @@ def call(function, arguments=None, *, cwd=None, attempt=1):
     before = os.getcwd()
     with missing:
         try:
-            _context.enter("test", attempt, {"cwd": None if cwd is None else str(cwd)})
+            folders = {"cwd": cwd, "scratch": scratch}
+            _context.enter("test", attempt, {name: str(place) for name, place in folders.items() if place is not None})
             if cwd is not None:
                 os.chdir(cwd)
             if declared.check is not None:

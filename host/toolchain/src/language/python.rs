@@ -42,6 +42,7 @@ const SDK: &[EmbeddedFile] = sdk::files![
     "guest-sdk/python/toolcell/_running.py",
     "guest-sdk/python/toolcell/_schema.py",
     "guest-sdk/python/toolcell/testing.py",
+    "guest-sdk/python/wit/clocks.wit",
     "guest-sdk/python/wit/http.wit",
     "guest-sdk/python/wit/io.wit",
 ];
