@@ -78,6 +78,19 @@ pub mod configuring {
     });
 }
 
+/// World `classifying`, separate because a toolkit that classifies no input must not export it.
+pub mod classifying {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "classifying",
+        with: { "toolcell:tool/types@0.2.0": crate::component::tool::toolcell::tool::types },
+        pub_export_macro: true,
+        export_macro_name: "export_classification",
+        default_bindings_module: "::toolcell_guest::__private::classifying",
+    });
+}
+
+use classifying::exports::toolcell::tool::classification;
 use configuring::exports::toolcell::tool::configuration;
 use tool::{
     exports::toolcell::tool::guest,
@@ -118,6 +131,23 @@ impl<K: Toolkit> validation::Guest for K {
 
     fn preflight(tool: String, input: String) -> Result<(), types::ToolError> {
         Ok(toolkit::preflight::<K>(&tool, &input)?)
+    }
+}
+
+impl<K: Toolkit> classification::Guest for K {
+    fn classify(tool: String, input: String) -> classification::Facts {
+        let claim = |stated: Option<bool>| match stated {
+            None => classification::Claim::Unstated,
+            Some(false) => classification::Claim::No,
+            Some(true) => classification::Claim::Yes,
+        };
+        let facts = toolkit::classify::<K>(&tool, &input);
+        classification::Facts {
+            read_only: claim(facts.read_only),
+            concurrency_safe: claim(facts.concurrency_safe),
+            destructive: claim(facts.destructive),
+            open_world: claim(facts.open_world),
+        }
     }
 }
 

@@ -76,7 +76,7 @@ pub use context::{Context, context};
 pub use error::{ErrorClass, ToolError};
 pub use output::{Content, Outcome, Output, Unstructured};
 pub use toolcell_guest_macros::{data, tool, toolkit};
-pub use toolkit::{Attributes, Entry, Tool, Toolkit};
+pub use toolkit::{Attributes, Entry, Facts, Tool, Toolkit};
 
 pub use {schemars, serde, serde_json};
 
@@ -91,6 +91,7 @@ pub struct NoInput {}
 pub mod __private {
     #[cfg(target_arch = "wasm32")]
     pub use crate::component::{
+        classifying::{self, export_classification},
         configuring::{self, export_configuration},
         tool::{self, export_tool},
         validating::{self, export_validation},

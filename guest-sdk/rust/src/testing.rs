@@ -213,6 +213,11 @@ pub fn validate<K: Toolkit>(tool: &str, input: Value) -> Result<(), ToolError> {
     toolkit::validate::<K>(tool, &input.to_string())
 }
 
+/// Returns what a tool of `K` says of a call.
+pub fn classify<K: Toolkit>(tool: &str, input: Value) -> toolkit::Facts {
+    toolkit::classify::<K>(tool, &input.to_string())
+}
+
 /// Runs the preflight of a tool of `K`.
 pub fn preflight<K: Toolkit>(tool: &str, input: Value) -> Result<(), ToolError> {
     toolkit::preflight::<K>(tool, &input.to_string())

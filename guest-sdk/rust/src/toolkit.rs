@@ -119,6 +119,47 @@ pub trait Tool {
     fn preflight(_input: &str) -> Result<(), ToolError> {
         Ok(())
     }
+
+    /// Says what the call would do, on JSON text.
+    fn classify(_input: &str) -> Facts {
+        Facts::default()
+    }
+}
+
+/// Claims of `classify` about one call; `None` is unstated. They may only narrow what the tool declares.
+///
+/// ```
+/// use toolcell_guest::{Facts, data, tool, toolkit};
+///
+/// #[data]
+/// struct Query {
+///     sql: String,
+/// }
+///
+/// fn facts(input: &Query) -> Facts {
+///     let reads = input.sql.trim_start().to_lowercase().starts_with("select");
+///     Facts { read_only: Some(reads), ..Facts::default() }
+/// }
+///
+/// /// Runs a query.
+/// #[tool(classify = facts)]
+/// fn run(input: Query) -> String {
+///     input.sql
+/// }
+///
+/// toolkit! { namespace: "sql", tools: [run] }
+/// # fn main() {
+/// # use toolcell_guest::{serde_json::json, testing};
+/// # assert_eq!(testing::classify::<Toolkit>("run", json!({ "sql": "select 1" })).read_only, Some(true));
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Facts {
+    pub read_only: Option<bool>,
+    pub concurrency_safe: Option<bool>,
+    pub destructive: Option<bool>,
+    pub open_world: Option<bool>,
 }
 
 /// One tool with its types erased.
@@ -131,6 +172,7 @@ pub struct Entry {
     run: fn(&str) -> Outcome,
     validate: fn(&str) -> Result<(), ToolError>,
     preflight: fn(&str) -> Result<(), ToolError>,
+    classify: fn(&str) -> Facts,
 }
 
 impl Entry {
@@ -144,6 +186,7 @@ impl Entry {
             run: T::run,
             validate: T::validate,
             preflight: T::preflight,
+            classify: T::classify,
         }
     }
 }
@@ -220,6 +263,11 @@ pub(crate) fn validate<K: Toolkit>(tool: &str, input: &str) -> Result<(), ToolEr
 /// Runs the preflight of one tool of `K`.
 pub(crate) fn preflight<K: Toolkit>(tool: &str, input: &str) -> Result<(), ToolError> {
     (find::<K>(tool)?.preflight)(input)
+}
+
+/// What one tool of `K` says of a call.
+pub(crate) fn classify<K: Toolkit>(tool: &str, input: &str) -> Facts {
+    find::<K>(tool).map_or_else(|_| Facts::default(), |entry| (entry.classify)(input))
 }
 
 fn find<K: Toolkit>(tool: &str) -> Result<&'static Entry, ToolError> {

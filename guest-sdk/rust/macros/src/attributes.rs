@@ -53,7 +53,7 @@ const ARGUMENTS: &str = "name, title, kind, search_hint, aliases, lifecycle, ris
      credential_refs, credential_uses, env, tool_calls, approval, data_sensitivity, defaults, examples, sensitive_fields, \
      internal_fields, redaction_rules, paths, urls, resources, content, read_only, concurrency_safe, destructive, open_world, \
      should_defer, always_load, requires_background, context_modifier_policy, timeout_ms, \
-     validate, preflight";
+     validate, preflight, classify";
 
 /// The arguments of `#[tool(..)]`.
 #[derive(Default)]
@@ -61,6 +61,7 @@ pub(crate) struct Arguments {
     pub(crate) name: Option<LitStr>,
     pub(crate) validate: Option<Path>,
     pub(crate) preflight: Option<Path>,
+    pub(crate) classify: Option<Path>,
     pub(crate) touches_files: bool,
     /// `field: value` for every field of `Attributes` that is stated.
     pub(crate) fields: Vec<TokenStream>,
@@ -91,6 +92,7 @@ impl Arguments {
             "name" => self.name = Some(name(input)?),
             "validate" => self.validate = Some(value(input)?),
             "preflight" => self.preflight = Some(value(input)?),
+            "classify" => self.classify = Some(value(input)?),
             "kind" => self.text(&key, input)?,
             "title" | "search_hint" | "network_scope" | "approval" | "data_sensitivity"
             | "defaults" => self.optional_text(&key, input)?,

@@ -46,6 +46,7 @@ use quote::quote;
 /// | `timeout_ms` | milliseconds | the host's limit |
 /// | `validate` | `fn(&Input) -> Result<(), ToolError>`: value checks before anything runs | none |
 /// | `preflight` | the same, for whether the call could start at all | none |
+/// | `classify` | `fn(&Input) -> Facts`: what one call would do, which may only narrow what the tool declares | none |
 #[proc_macro_attribute]
 pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(arguments.into(), item.into())

@@ -42,9 +42,16 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
         .then(|| quote!(::toolcell_guest::__private::enter_cwd()?;));
     let validate = check("validate", &input, arguments.validate.as_ref());
     let preflight = check("preflight", &input, arguments.preflight.as_ref());
-    let exports = exports_validation(
+    let classify = classify(&input, arguments.classify.as_ref());
+    let exports = exports_more(
         name,
-        arguments.validate.is_some() || arguments.preflight.is_some(),
+        [
+            (
+                "validation",
+                arguments.validate.is_some() || arguments.preflight.is_some(),
+            ),
+            ("classification", arguments.classify.is_some()),
+        ],
     );
     Ok(quote! {
         #function
@@ -80,6 +87,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
             }
             #validate
             #preflight
+            #classify
         }
 
         #exports
@@ -189,24 +197,40 @@ fn check(name: &str, input: &TokenStream, path: Option<&Path>) -> TokenStream {
     }
 }
 
-/// `toolkit!` sees names only, so it chains these macros: the first tool that checks values generates the export, and
-/// the others pass the question on. This is decided before types are known, because an export exists or not whatever
-/// runs.
-fn exports_validation(name: &Ident, exports: bool) -> TokenStream {
+fn classify(input: &TokenStream, path: Option<&Path>) -> TokenStream {
+    let Some(path) = path else {
+        return TokenStream::new();
+    };
+    quote_spanned! {path.span()=>
+        fn classify(input: &str) -> ::toolcell_guest::Facts {
+            // What cannot be read is not run either.
+            ::toolcell_guest::__private::parse::<#input>(input)
+                .map_or_else(|_| ::core::default::Default::default(), |input| #path(&input))
+        }
+    }
+}
+
+/// `toolkit!` sees names only, so it chains these macros: the first tool that checks values generates the export of that, and
+/// the others pass the question on; the same with classification. This is decided before types are known, because an export
+/// exists or not whatever runs.
+fn exports_more(name: &Ident, kinds: [(&str, bool); 2]) -> TokenStream {
     let public = marker(name);
     let private = format_ident!("__toolcell_ask_{}", bare(name));
-    let rules = if exports {
-        quote!(($others:tt { $($export:tt)* }) => { $($export)* };)
-    } else {
-        quote! {
-            ([($($next:tt)*) $($others:tt)*] $export:tt) => { $($next)*! { [$($others)*] $export } };
-            ([] $export:tt) => {};
+    let rules = kinds.map(|(kind, exports)| {
+        let kind = format_ident!("{kind}");
+        if exports {
+            quote!((#kind $others:tt { $($export:tt)* }) => { $($export)* };)
+        } else {
+            quote! {
+                (#kind [($($next:tt)*) $($others:tt)*] $export:tt) => { $($next)*! { #kind [$($others)*] $export } };
+                (#kind [] $export:tt) => {};
+            }
         }
-    };
+    });
     quote! {
         #[doc(hidden)]
         #[allow(unused_macros)]
-        macro_rules! #private { #rules }
+        macro_rules! #private { #(#rules)* }
         #[doc(hidden)]
         #[allow(unused_imports)]
         pub(crate) use #private as #public;

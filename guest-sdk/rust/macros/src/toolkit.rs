@@ -109,7 +109,16 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
         ::toolcell_guest::__private::tool::export_tool!(Toolkit with_types_in ::toolcell_guest::__private::tool);
         #exports_configuration
         #first! {
-            [#((#markers))*]
+            classification [#((#markers))*]
+            {
+                #[cfg(target_arch = "wasm32")]
+                ::toolcell_guest::__private::classifying::export_classification!(
+                    Toolkit with_types_in ::toolcell_guest::__private::classifying
+                );
+            }
+        }
+        #first! {
+            validation [#((#markers))*]
             {
                 #[cfg(target_arch = "wasm32")]
                 ::toolcell_guest::__private::validating::export_validation!(
