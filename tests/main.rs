@@ -11,6 +11,7 @@
 mod acceptance;
 mod cli;
 mod hostile;
+mod parity;
 mod pipeline;
 mod sandbox;
 mod server;

@@ -11,7 +11,7 @@ use super::clients::started;
 use super::{BUILDING, example};
 
 /// The program with the user's state, in which the guest toolchain is installed.
-pub(super) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Toolcell {
+pub(crate) fn with_toolchain(dir: &Path, arguments: &[&str]) -> Toolcell {
     Toolcell::at(Home::find().unwrap().folder(), arguments).dir(dir)
 }
 

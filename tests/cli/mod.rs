@@ -9,7 +9,7 @@ mod artifacts;
 mod backup;
 mod batch;
 mod book;
-mod build;
+pub(crate) mod build;
 mod bundle;
 mod cache;
 mod calls;
@@ -89,7 +89,7 @@ use std::sync::Mutex;
 use crate::support::{component, fixture, wat};
 
 /// Locked by tests that build a project, because they share compiled dependencies, which are kept.
-static BUILDING: Mutex<()> = Mutex::new(());
+pub(crate) static BUILDING: Mutex<()> = Mutex::new(());
 
 /// The TOOL argument for a tool of a test guest: `probe#echo`.
 fn guest(tool: &str) -> String {

@@ -18,14 +18,14 @@ const CANARY: Canary = Canary::new("ask-9c1/Qz+tT\"x0~long-enough");
 
 /// Gives its answers in order, and keeps the questions; after the last answer it never answers again.
 #[derive(Default)]
-pub(super) struct Person {
+pub(crate) struct Person {
     answers: Mutex<Vec<Option<Value>>>,
     asked: Mutex<Vec<String>>,
     schemas: Mutex<Vec<Value>>,
 }
 
 impl Person {
-    pub(super) fn who_says(answers: impl IntoIterator<Item = Value>) -> Arc<Self> {
+    pub(crate) fn who_says(answers: impl IntoIterator<Item = Value>) -> Arc<Self> {
         let mut answers: Vec<Option<Value>> = answers.into_iter().map(Some).collect();
         answers.reverse();
         Arc::new(Self {
@@ -41,7 +41,7 @@ impl Person {
         })
     }
 
-    pub(super) fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }

@@ -16,7 +16,7 @@ mod hook_inputs;
 mod hook_outputs;
 mod hooks;
 mod inputs;
-mod interaction;
+pub(crate) mod interaction;
 mod lifecycle;
 mod names;
 mod order;
