@@ -72,18 +72,18 @@ const GLOBALS = {
 };
 
 /** Files of `GLOBALS`. */
-async function globalsOf(main) {
+async function globalsOf(main, exported) {
   // A global is one that no scope declares: esbuild replaces these, and `globalThis.NAME`.
   const mark = (name) => `toolcell$${name}`;
   const define = Object.fromEntries(Object.values(GLOBALS).flat().flatMap((name) => [[name, mark(name)], [`globalThis.${name}`, mark(name)]]));
-  const { outputFiles } = await built(main, [], { define });
+  const { outputFiles } = await built(main, exported, [], { define });
   const text = outputFiles.find(({ path }) => path.endsWith('.js')).text;
   // Libraries keep the global object under names of their own.
   const isUsed = (name) => text.includes(mark(name)) || new RegExp(`\\b(\\w*[gG]lobalThis|self|window|global)\\.${name}\\b`).test(text);
   return Object.keys(GLOBALS).filter((file) => GLOBALS[file].some(isUsed));
 }
 
-function built(main, globals, more) {
+function built(main, exported, globals, more) {
   const { build } = require('esbuild');
   const path = (file) => JSON.stringify(join(sdk, file));
   const names = globals.flatMap((file) => GLOBALS[file]).join(', ');
@@ -91,7 +91,7 @@ function built(main, globals, more) {
     `import { component } from ${path('component.js')};`,
     ...(globals.length > 0 ? ["import 'toolcell-globals';"] : []),
     `import kit from ${JSON.stringify(resolve(project, main))};`,
-    'export const guest = component(kit);',
+    `export const { ${['guest', ...exported].join(', ')} } = component(kit, ${JSON.stringify(exported.join(' '))});`,
   ].join('\n');
   const setting = globals.map((file) => `import { ${GLOBALS[file].join(', ')} } from ${path(file)};`);
   const setGlobals = {
@@ -128,8 +128,8 @@ function built(main, globals, more) {
   });
 }
 
-async function bundle(main) {
-  const made = await built(main, await globalsOf(main));
+async function bundle(main, exported) {
+  const made = await built(main, exported, await globalsOf(main, exported));
   const { imports } = made.metafile.outputs['bundle.js'];
   // `<data:..>` and `toolcell:..` are no files.
   const inputs = Object.keys(made.metafile.inputs).filter((file) => file !== 'entry.js' && !/^(<|toolcell:)/.test(file));
@@ -239,8 +239,8 @@ function renamed(component) {
   return component;
 }
 
-/** The contract, and a world of what the bundle imports. */
-function writeWit(folder, imports, isAliased) {
+/** The contract, and a world of what the bundle imports and exports. */
+function writeWit(folder, imports, exported, isAliased) {
   const deps = join(folder, 'deps');
   mkdirSync(join(deps, 'toolcell'), { recursive: true });
   const own = readdirSync(contract).filter((file) => file.endsWith('.wit'));
@@ -248,7 +248,8 @@ function writeWit(folder, imports, isAliased) {
   cpSync(join(contract, 'deps'), deps, { recursive: true });
   cpSync(join(sdk, 'wit'), deps, { recursive: true });
   const lines = imports.map((name) => `  import ${name};`);
-  const world = ['package toolcell:build;', 'world component {', ...lines, '  export toolcell:tool/guest@0.2.0;', '}', ''];
+  const exports = ['guest', ...exported].map((name) => `  export toolcell:tool/${name}@0.2.0;`);
+  const world = ['package toolcell:build;', 'world component {', ...lines, ...exports, '}', ''];
   writeFileSync(join(folder, 'world.wit'), world.join('\n'));
   if (!isAliased) return;
   // The name of a package has no slash behind it.
@@ -267,17 +268,37 @@ function digest(source, wit) {
   return createHash('sha256').update(JSON.stringify([source, lock, texts])).digest('hex');
 }
 
+/** What the toolkit exports beside `guest` is known once its module code has run, in the engine: `component.js` throws it. */
+class OtherExports extends Error {
+  static of(message) {
+    const names = message.match(/toolcell exports: ([a-z ]*);/)?.[1];
+    return names === undefined ? undefined : Object.assign(new OtherExports(), { names: names.split(' ').filter(Boolean) });
+  }
+}
+
 async function main() {
   const { main: module } = manifest();
+  const remembered = `${output}.exports`;
+  const before = existsSync(remembered) ? JSON.parse(readFileSync(remembered, 'utf8')) : [];
+  try {
+    await make(module, before, checkTypes);
+  } catch (error) {
+    if (!(error instanceof OtherExports)) throw error;
+    await make(module, error.names, () => {});
+    writeFileSync(remembered, JSON.stringify(error.names));
+  }
+}
+
+async function make(module, exported, check) {
   // First, because it says what the sandbox lacks in its own words.
-  const { source, places, imports, files } = await bundle(module);
-  checkTypes();
+  const { source, places, imports, files } = await bundle(module, exported);
+  check();
   mkdirSync(dirname(output), { recursive: true });
   writeFileSync(`${output}.sources`, JSON.stringify(sourcesOf(files)));
   const folder = mkdtempSync(join(dirname(output), 'wit-'));
   try {
     const isAliased = imports.some((name) => name.startsWith('wasi:http/'));
-    writeWit(folder, imports, isAliased);
+    writeWit(folder, imports, exported, isAliased);
     const inputs = digest(source, folder);
     const known = `${output}.inputs`;
     if (existsSync(output) && existsSync(known) && readFileSync(known, 'utf8') === inputs) return;
@@ -287,6 +308,8 @@ async function main() {
     const jsSource = isAliased ? source.replaceAll(/from"wasi:[^"]*"/g, aliased) : source;
     const options = { witPath: folder, world: 'component', jsSource, runtimeBytes: engine() };
     const { component } = await componentize(options).catch((error) => {
+      const other = OtherExports.of(error.message);
+      if (other) throw other;
       // Most often an exception of the module code, which runs here.
       throw new Complaint(placed(error.message.replace(/^[: ]+/, ''), places));
     });

@@ -28,6 +28,21 @@ export const CLASSES = [
   'canceled',
 ];
 
+/** What a failure of `fetch` is that nothing catches, by the host's word in its `cause`. The last one is for all other words. */
+const UNSENT = [
+  ['execution-failed', 'not_allowed', /^(destination-IP-prohibited|HTTP-request-denied)$/],
+  ['rate-limited', 'limit', /^(connection-limit-reached|HTTP-request-body-size|HTTP-response-(header-section|body)-size)$/],
+  ['timeout', 'server_timeout', /^(DNS-timeout|connection-(read-|write-)?timeout|HTTP-response-timeout)$/],
+  ['dependency-unavailable', 'unreachable', /^(DNS-error|destination-(not-found|unavailable)|connection-(refused|terminated)|TLS-.*)$/],
+  ['dependency-unavailable', 'broken_response', /^(HTTP|connection|destination)-/],
+];
+
+function meaningOf(thrown) {
+  const word = thrown instanceof Error ? thrown.cause?.code : undefined;
+  const [tag, code] = UNSENT.find(([, , words]) => typeof word === 'string' && words.test(word)) ?? ['execution-failed', 'exception'];
+  return { class: { tag }, code };
+}
+
 /** The record `tool-error` of the contract for anything that was thrown. */
 export function toRecord(thrown) {
   if (thrown instanceof ToolError) {
@@ -43,7 +58,7 @@ export function toRecord(thrown) {
   const stack = thrown instanceof Error ? placed(thrown.stack ?? '', globalThis.toolcellPlaces ?? { files: [], at: [] }) : '';
   const whole = thrown instanceof Error ? message : shown(thrown);
   const detail = stack.startsWith(whole) ? stack : `${whole}\n${stack}`;
-  return { class: { tag: 'execution-failed' }, code: 'exception', message: said(message), detail: said(detail), retryAfterMs: undefined };
+  return { ...meaningOf(thrown), message: said(message), detail: said(detail), retryAfterMs: undefined };
 }
 
 /** The message of an object that is no `Error`, and otherwise all of it. */

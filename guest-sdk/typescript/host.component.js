@@ -60,6 +60,14 @@ export function sleep(milliseconds) {
   using(subscribeDuration(Math.round(milliseconds * 1e6)), (end) => end.block());
 }
 
+/** In milliseconds: how late a wait may see that a stop is requested. */
+const LATE = 20;
+
+/** Ends early if a stop is requested. componentize-qjs cannot link `cancellation-signal`, whose resource is one of WASI. */
+export function wait(milliseconds) {
+  for (let left = milliseconds; left > 0 && !stopRequested(); left -= LATE) sleep(Math.min(left, LATE));
+}
+
 export function modifyContext(key, value) {
   try {
     modify(key, value);

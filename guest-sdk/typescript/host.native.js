@@ -66,6 +66,9 @@ export async function idle() {
   do await new Promise((resolve) => setImmediate(resolve));
   while (process.getActiveResourcesInfo().some((name) => CONTINUES.test(name)));
 }
+export const wait = (milliseconds) => {
+  state.slept += milliseconds;
+};
 export const modifyContext = (key, value) => {
   state.modifiers[key] = JSON.parse(value);
 };

@@ -172,7 +172,19 @@ export interface Definition<I extends Properties, R> extends Facts {
   /** Tells a model what the tool does. */
   description: string;
   input: I;
+  /** Looks at the arguments before the call is decided on, without files and network. What it throws refuses the call. */
+  check?(input: InferObject<I>): void;
+  /** Says what one call would do. It may only narrow what the tool declares. */
+  classify?(input: InferObject<I>): CallFacts;
   run(input: InferObject<I>, context: Context): R;
+}
+
+/** What one call would do; what is absent is unstated. */
+export interface CallFacts {
+  isReadOnly?: boolean;
+  isConcurrencySafe?: boolean;
+  isDestructive?: boolean;
+  isOpenWorld?: boolean;
 }
 
 export interface Tool {
@@ -276,6 +288,15 @@ export function sleep(milliseconds: number): void;
  * goes on when `run` has its result ends with the call.
  */
 export function idle(): Promise<void>;
+
+/** Waits, and ends at once if a stop is requested before or meanwhile. Returns why. In tests no time passes. */
+export function wait(milliseconds: number): AbortReason | undefined;
+
+/**
+ * Declares the settings of the operator: `config` of a `[[tool]]` in `toolcell.toml`. They are no place for secrets. Call it once, in
+ * module code; the function that it returns gives them in a call.
+ */
+export function configuration<const P extends Properties>(settings: P): () => InferObject<P>;
 
 /** The value of an environment variable that `environment` of the tool names and the operator granted. */
 export function environment(name: string): string | undefined;

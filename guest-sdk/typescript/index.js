@@ -8,6 +8,7 @@ export { ToolError } from './error.js';
 export { t } from './schema.js';
 export { Output, Partial, output, partial, tool, toolkit } from './toolkit.js';
 export { files } from './files.js';
+export { configuration } from './more.js';
 
 export function progress(update, percent) {
   const said = typeof update === 'string' ? { message: update, percent } : update;
@@ -36,6 +37,11 @@ export function checkpoint() {
   if (reason === undefined) return;
   acknowledge();
   throw new ToolError('canceled', `the call was canceled: ${reason.replaceAll('-', ' ')}`, { class: 'canceled' });
+}
+
+export function wait(milliseconds) {
+  host.wait(milliseconds);
+  return requested();
 }
 
 export const sleep = (milliseconds) => host.sleep(milliseconds);

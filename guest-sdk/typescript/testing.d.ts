@@ -1,5 +1,5 @@
 /** Calls tools on this machine, without a sandbox, and reads back what they said. */
-import type { AbortReason, Content, ErrorClass, Toolkit, ToolError, Update } from './index.js';
+import type { AbortReason, CallFacts, Content, ErrorClass, Toolkit, ToolError, Update } from './index.js';
 
 export type { ErrorClass };
 
@@ -10,6 +10,12 @@ export function reset(): void;
  * asynchronous, so is this. Timers and `fetch` are those of Node.
  */
 export function call(kit: Toolkit, name: string, input: object, context?: { cwd?: string; scratch?: string }): any;
+/** Runs the check of a tool, which throws what refuses the call. */
+export function check(kit: Toolkit, name: string, input: object): void;
+/** What a tool says of one call. */
+export function classify(kit: Toolkit, name: string, input: object): CallFacts;
+/** Sets the settings of the operator. */
+export function configure(settings: object): void;
 /** What the host reads of the toolkit. */
 export function describe(kit: Toolkit): { namespace: string; tools: any[] };
 export function progress(): Update[];

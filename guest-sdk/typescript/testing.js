@@ -1,9 +1,13 @@
 // Calls tools on this machine, and reads back what they said. Types: testing.d.ts.
 import { reset as resetHost, state } from './host.native.js';
 import { fromRecord, toRecord } from './error.js';
+import { forget } from './more.js';
 import { describe as describeKit, invoke } from './toolkit.js';
 
-export const reset = () => resetHost();
+export const reset = () => {
+  resetHost();
+  forget();
+};
 export const progress = () => state.progress;
 export const logs = () => state.logs;
 export const partials = () => state.partials;
@@ -26,6 +30,8 @@ export const artifacts = () => state.artifacts;
 export const offer = (name, answer) => {
   state.tools[name] = answer;
 };
+
+export { checkValues as check, classify, configure } from './more.js';
 
 export const describe = (kit) => describeKit(kit);
 

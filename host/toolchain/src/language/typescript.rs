@@ -60,6 +60,7 @@ const SDK: &[EmbeddedFile] = files![
     "guest-sdk/typescript/jobs.mjs",
     "guest-sdk/typescript/loop.js",
     "guest-sdk/typescript/message.js",
+    "guest-sdk/typescript/more.js",
     "guest-sdk/typescript/package.json",
     "guest-sdk/typescript/places.js",
     "guest-sdk/typescript/register.js",
