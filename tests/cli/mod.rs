@@ -71,6 +71,7 @@ mod schema;
 mod screen;
 mod search;
 mod secrets;
+mod servers;
 mod shell_tool;
 mod short_toolkits;
 mod signatures;

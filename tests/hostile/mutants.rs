@@ -58,6 +58,17 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("command_paths", &[], &["unit:world::command::input::"]),
     (
+        "request_headers",
+        &[],
+        &["sandbox::worlds::http::a_caller_sends_no_header"],
+    ),
+    ("route_paths", &[], &["unit:world::http::request::"]),
+    (
+        "response_output",
+        &[],
+        &["sandbox::worlds::http::limits_hold"],
+    ),
+    (
         "command_links",
         &[],
         &["unit:world::command::command_files::"],

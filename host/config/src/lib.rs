@@ -15,6 +15,7 @@ mod journal;
 mod layers;
 mod limits;
 mod manifest;
+mod openapi;
 mod ownership;
 mod policy;
 mod registry;
@@ -47,6 +48,7 @@ pub use layers::{
 };
 pub use limits::GivenLimits;
 pub use manifest::extension_manifest;
+pub use openapi::api_routes;
 pub use policy::policy_ceiling;
 pub use registry::{RegistrySection, configured_registry};
 pub use signers::{TrustSection, identified};

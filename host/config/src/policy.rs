@@ -17,7 +17,8 @@ use super::yaml;
 /// and the place in it.
 pub fn policy_ceiling(file: &Path) -> anyhow::Result<Ceiling> {
     let read = || -> anyhow::Result<Ceiling> {
-        let policy = yaml::read(&text(file, POLICY_BYTES_MAX)?).map_err(anyhow::Error::msg)?;
+        let policy =
+            yaml::read(&text(file, POLICY_BYTES_MAX)?, yaml::POLICY).map_err(anyhow::Error::msg)?;
         ceiling(&policy).map_err(anyhow::Error::msg)
     };
     read().with_context(|| format!("cannot use the policy {}", file.display()))

@@ -3,27 +3,46 @@
 
 use granit_parser::{Event, Parser, ScalarStyle, StrInput};
 use serde_json::{Map, Value};
+use toolcell_spec::JSON_VALUES_MAX;
 
-/// Maximum number of values.
-const VALUES_MAX: usize = 10_000;
-/// Maximum depth of maps and lists.
-const DEPTH_MAX: usize = 16;
+/// What a document may be.
+#[derive(Clone, Copy)]
+pub(super) struct YamlForm {
+    values_max: usize,
+    /// Of maps and lists.
+    depth_max: usize,
+    /// Plain scalars that are numbers in JSON are no texts.
+    has_numbers: bool,
+}
+
+pub(super) const POLICY: YamlForm = YamlForm {
+    values_max: 10_000,
+    depth_max: 16,
+    has_numbers: false,
+};
+pub(super) const OPENAPI: YamlForm = YamlForm {
+    values_max: JSON_VALUES_MAX,
+    depth_max: 64,
+    has_numbers: true,
+};
 
 struct YamlReader<'t> {
     events: Parser<'t, StrInput<'t>>,
+    form: YamlForm,
     /// The line of the last event.
     line: usize,
     values: usize,
 }
 
-/// Reads one document. Plain `true`, `false` and `null` are what they are in JSON; all other scalars are texts.
+/// Reads one document. Plain `true`, `false` and `null` are what they are in JSON; other scalars are texts, or numbers.
 ///
 /// # Errors
 ///
 /// Invalid YAML, duplicate keys, and exceeded limits. The error names the line.
-pub(super) fn read(text: &str) -> Result<Value, String> {
+pub(super) fn read(text: &str, form: YamlForm) -> Result<Value, String> {
     let mut reader = YamlReader {
         events: Parser::new_from_str(text),
+        form,
         line: 0,
         values: 0,
     };
@@ -67,19 +86,26 @@ impl<'t> YamlReader<'t> {
             return Err(self.wrong("a tag; write the value without it"));
         }
         self.values += 1;
-        if self.values > VALUES_MAX {
-            return Err(self.wrong(&format!("there are more than {VALUES_MAX} values")));
+        let values_max = self.form.values_max;
+        if self.values > values_max {
+            return Err(self.wrong(&format!("there are more than {values_max} values")));
         }
         Ok(Some(event))
     }
 
     /// The value that begins with `event`.
     fn value(&mut self, event: Event<'t>, depth: usize) -> Result<Value, String> {
-        if depth >= DEPTH_MAX && !matches!(event, Event::Scalar(..)) {
-            return Err(self.wrong(&format!("it is nested more than {DEPTH_MAX} deep")));
+        let depth_max = self.form.depth_max;
+        if depth >= depth_max && !matches!(event, Event::Scalar(..)) {
+            return Err(self.wrong(&format!("it is nested more than {depth_max} deep")));
         }
         match event {
-            Event::Scalar(text, style, ..) => Ok(scalar(&text, style)),
+            Event::Scalar(text, style, ..) => Ok(match scalar(&text, style) {
+                Value::String(text) if style == ScalarStyle::Plain && self.form.has_numbers => {
+                    number(&text).unwrap_or_else(|| text.into())
+                }
+                value => value,
+            }),
             Event::SequenceStart(..) => {
                 let mut items = Vec::new();
                 while let Some(item) = self.next()?.filter(|event| *event != Event::SequenceEnd) {
@@ -117,11 +143,31 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
     }
 }
 
+fn number(text: &str) -> Option<Value> {
+    let number: Value = serde_json::from_str(text).ok()?;
+    number.is_number().then_some(number)
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::{DEPTH_MAX, VALUES_MAX, read};
+    use super::{OPENAPI, POLICY};
+
+    const DEPTH_MAX: usize = POLICY.depth_max;
+    const VALUES_MAX: usize = POLICY.values_max;
+
+    fn read(text: &str) -> Result<Value, String> {
+        super::read(text, POLICY)
+    }
+
+    #[test]
+    fn numbers_are_read_where_they_mean_something() {
+        let text = "minimum: 1\nratio: 1.5\nversion: 3.0.3\nquoted: '1'\n";
+        let read = super::read(text, OPENAPI).unwrap();
+        let expected = json!({ "minimum": 1, "ratio": 1.5, "version": "3.0.3", "quoted": "1" });
+        assert_eq!(read, expected);
+    }
 
     #[test]
     fn maps_lists_and_scalars_are_values() {

@@ -246,6 +246,11 @@ impl LoadedComponent {
         self.description.world == world::WorldKind::Wit
     }
 
+    /// Each call is a request, and its response.
+    pub fn is_server(&self) -> bool {
+        self.description.world.is_server()
+    }
+
     /// A partial outcome can be a failure, whose output is kept.
     pub(super) fn fails_with_output(&self) -> bool {
         self.description.world.fails_with_output()

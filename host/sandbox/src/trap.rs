@@ -45,6 +45,8 @@ pub(super) enum ExceededLimit {
     /// Of a command: of all other guests, the excess is dropped.
     #[error("the quota of printed bytes")]
     Output,
+    #[error("the quota of bytes of a response")]
+    Response,
     #[error("the limit of events of one result")]
     Events,
     #[error("the limit of all events together")]
@@ -229,6 +231,13 @@ fn over_quota(exceeded: ExceededLimit, limits: &Limits) -> Refusal {
             ErrorCode::OutputLimit,
             format!(
                 "the tool prints more than the {} bytes that it may; --max-output raises it",
+                limits.output_bytes
+            ),
+        ),
+        ExceededLimit::Response => (
+            ErrorCode::OutputLimit,
+            format!(
+                "the body of the response has more than the {} bytes that it may; --max-output raises it",
                 limits.output_bytes
             ),
         ),

@@ -18,3 +18,14 @@ pub const CONNECTION_HEADERS: [&str; 16] = [
     "upgrade",
     "via",
 ];
+
+/// Headers with a credential. No guest sends one, because it would have leaked to it, and no caller, because all
+/// arguments of a call are on record.
+pub const CREDENTIAL_HEADERS: [&str; 6] = [
+    "authorization",
+    "cookie",
+    "x-api-key",
+    "api-key",
+    "x-auth-token",
+    "private-token",
+];

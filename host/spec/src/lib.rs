@@ -77,7 +77,7 @@ pub use exact::check_numbers;
 pub use execution_profile::ExecutionProfile;
 pub use facts::{SafetyFacts, SubjectField, SubjectKind};
 pub use finding::Finding;
-pub use header::CONNECTION_HEADERS;
+pub use header::{CONNECTION_HEADERS, CREDENTIAL_HEADERS};
 pub use hook::{HookEvent, HookOutcome, PermissionResult, ToolHook};
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
 pub use input::{Input, digest, short_id};

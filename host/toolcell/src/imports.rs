@@ -28,8 +28,9 @@ pub(super) fn check(component: &LoadedComponent, tools: &[Arc<Tool>]) -> Result<
         );
         return Err(Refusal::new(ErrorCode::ImportsUndeclared, message));
     }
-    // Their runtimes import HTTP for pure code, too. Such tools ask for it unless a profile or a ceiling says that they do not.
-    if component.is_of_plain_functions() {
+    // Their runtimes import HTTP for pure code, and servers get their requests through it. Such tools ask for it unless a profile
+    // or a ceiling says that they do not.
+    if component.is_of_plain_functions() || component.is_server() {
         return Ok(());
     }
     let imported: Vec<&str> = imports

@@ -4,6 +4,7 @@ mod act;
 mod amplifier;
 mod command;
 mod exceptions;
+mod http;
 pub(crate) mod json_command;
 mod near;
 mod wit;

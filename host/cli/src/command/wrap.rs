@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{ComponentTools, Home, Tool};
-use toolcell_config::{extension_manifest, policy_ceiling};
+use toolcell_config::{api_routes, extension_manifest, policy_ceiling};
 use toolcell_spec::Refusal;
 use toolcell_spec::dialect::near;
 use toolcell_spec::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom, with_large_custom};
@@ -34,7 +34,7 @@ const DOCS_VERSION: u8 = 1;
 const MANIFEST_SOURCE: &str = "near:agent";
 
 /// Writes into a copy of a component what its file does not say: a namespace. For plain functions also the documentation of its
-/// WIT package, a profile, and a policy of Wassette; for a tool of IronClaw the manifest of its extension; and folders of files
+/// WIT package, a profile, and a policy of Wassette; for a server its OpenAPI document; for a tool of IronClaw the manifest of its extension; and folders of files
 /// for the component itself, such as the library of an interpreter. None of them grants anything.
 #[derive(Debug, Args)]
 #[command(
@@ -45,6 +45,7 @@ const MANIFEST_SOURCE: &str = "near:agent";
                   Examples:\n  toolcell wrap add.wasm --wit wit --name sums -o sums.wasm\n  \
                   toolcell wrap files.wasm --profile profile.json -o wrapped.wasm\n  \
                   toolcell wrap fetch.wasm --policy policy.yaml -o wrapped.wasm\n  \
+                  toolcell wrap server.wasm --openapi openapi.yaml -o api.wasm\n  \
                   toolcell wrap python.wasm --folder Lib=/usr/lib/python -o with-library.wasm"
 )]
 pub(super) struct Wrap {
@@ -59,6 +60,9 @@ pub(super) struct Wrap {
     /// A policy.yaml of Wassette: the most that its tools may ask for
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// The OpenAPI document of a server, 3.0 or 3.1, in JSON or YAML: each operation becomes a tool
+    #[arg(long, value_name = "FILE")]
+    openapi: Option<PathBuf>,
     /// The namespace of its tools [default: the name of its package]
     #[arg(long, value_name = "NAMESPACE")]
     name: Option<String>,
@@ -66,7 +70,7 @@ pub(super) struct Wrap {
     #[arg(long)]
     functions: bool,
     /// The manifest.toml of an IronClaw extension, with its schemas beside it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["wit", "profile", "policy", "name", "functions"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["wit", "profile", "policy", "openapi", "name", "functions"])]
     manifest: Option<PathBuf>,
     /// A folder that becomes the component's own: its calls see it read-only at GUEST_PATH, and no grant is needed
     #[arg(long = "folder", value_name = "DIR=GUEST_PATH")]
@@ -108,15 +112,21 @@ impl Wrap {
     }
 
     fn wrap(&self) -> Result<ComponentTools, Stop> {
-        if [&self.wit, &self.profile, &self.policy, &self.manifest]
-            .iter()
-            .all(|file| file.is_none())
+        if [
+            &self.wit,
+            &self.profile,
+            &self.policy,
+            &self.openapi,
+            &self.manifest,
+        ]
+        .iter()
+        .all(|file| file.is_none())
             && self.name.is_none()
             && !self.functions
             && self.folders.is_empty()
         {
-            let message = "there is nothing to write: give --wit, --profile, --policy, --name, --functions, --manifest or \
-                           --folder";
+            let message = "there is nothing to write: give --wit, --profile, --policy, --openapi, --name, --functions, \
+                           --manifest or --folder";
             return Err(BadRequest(message.to_owned()).into());
         }
         if !self.force && self.output.symlink_metadata().is_ok() {
@@ -188,8 +198,10 @@ impl Wrap {
         if let Some(wit) = &self.wit {
             component = section(&component, DOCS_SECTION, &documentation(wit)?)?;
         }
-        if self.profile.is_none() && self.policy.is_none() && self.name.is_none() && !self.functions
-        {
+        let says_nothing = [&self.profile, &self.policy, &self.openapi]
+            .iter()
+            .all(|file| file.is_none());
+        if says_nothing && self.name.is_none() && !self.functions {
             return Ok(component);
         }
         let known = written(&component).map_err(BadRequest)?;
@@ -208,6 +220,9 @@ impl Wrap {
             }
             profile.ceiling = Some(policy_ceiling(policy).map_err(BadRequest::from_error)?);
         }
+        if let Some(file) = &self.openapi {
+            add_routes(&mut profile, file)?;
+        }
         // A profile that has no ceiling must not remove one.
         profile.ceiling = profile.ceiling.or(known.ceiling);
         profile.functions |= self.functions || known.functions;
@@ -217,6 +232,27 @@ impl Wrap {
         let content = serde_json::to_vec(&profile).context("cannot write the profile")?;
         Ok(section(&component, PROFILE_SECTION, &content)?)
     }
+}
+
+/// The operations of an OpenAPI document, and the name of its API.
+fn add_routes(profile: &mut Profile, file: &Path) -> anyhow::Result<()> {
+    let api = api_routes(file).map_err(BadRequest::from_error)?;
+    for (operation, why) in &api.left_out {
+        show::say(&format!("note: not offered as a tool: {operation}: {why}"));
+    }
+    if profile.namespace.is_none() {
+        let fits = |c: char| c.is_ascii_alphanumeric();
+        let name: String = api
+            .title
+            .chars()
+            .map(|c| if fits(c) { c } else { '-' })
+            .take(64)
+            .collect();
+        let name = name.trim_matches('-').to_ascii_lowercase();
+        profile.namespace = Some(name).filter(|name| !name.is_empty());
+    }
+    profile.routes = api.routes;
+    Ok(())
 }
 
 fn is_of_manifest(tool: &Tool) -> bool {

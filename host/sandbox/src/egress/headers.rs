@@ -1,5 +1,5 @@
 use http::{HeaderMap, HeaderName};
-use toolcell_spec::CONNECTION_HEADERS;
+use toolcell_spec::{CONNECTION_HEADERS, CREDENTIAL_HEADERS};
 
 /// Only toolcell writes the header; a guest can neither set nor see it.
 pub(super) fn is_ours(name: &HeaderName) -> bool {
@@ -8,15 +8,7 @@ pub(super) fn is_ours(name: &HeaderName) -> bool {
 
 /// A guest may send no credential, because one that it holds was leaked to it.
 pub(super) fn credential(headers: &HeaderMap) -> Option<&'static str> {
-    const CREDENTIALS: [&str; 6] = [
-        "authorization",
-        "cookie",
-        "x-api-key",
-        "api-key",
-        "x-auth-token",
-        "private-token",
-    ];
-    CREDENTIALS
+    CREDENTIAL_HEADERS
         .into_iter()
         .find(|name| headers.contains_key(*name))
 }

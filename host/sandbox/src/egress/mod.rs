@@ -44,7 +44,9 @@ pub(super) use request_parts::{
 };
 pub use resolver::{Resolver, SystemResolver};
 #[cfg(feature = "foreign-worlds")]
-pub(super) use whole_request::{RequestFailure, WholeRequest, WholeResponse};
+pub(super) use target::escaped;
+#[cfg(feature = "foreign-worlds")]
+pub(super) use whole_request::{RequestFailure, WholeRequest, WholeResponse, listed};
 
 use barred::BarredRequests;
 use tls::TlsClient;
@@ -131,6 +133,12 @@ impl Egress {
         let mut egress = Self::new(None);
         egress.hooks.barred = Some(BarredRequests::new(observer));
         egress
+    }
+
+    /// Limit of the headers of one request or response.
+    #[cfg(feature = "foreign-worlds")]
+    pub(super) fn header_bytes(&self) -> usize {
+        self.header_bytes
     }
 
     pub(super) fn gate(&self) -> Option<&NetworkGate> {

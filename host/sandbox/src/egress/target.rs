@@ -8,7 +8,7 @@ const PATH_BYTES_MAX: usize = 8 << 10;
 const ESCAPED: &AsciiSet = &AsciiSet::EMPTY.add(b' ');
 
 /// Escapes spaces, and letters beyond ASCII; what no request may have stays.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     if text.len() > PATH_BYTES_MAX {
         // It is refused where it is used.
         return text.to_owned();

@@ -137,7 +137,7 @@ async fn read(mut body: WasiBody, bytes_max: usize) -> Result<Vec<u8>, RequestFa
 }
 
 /// Each name once, because a JSON object has a name once.
-fn listed(headers: &HeaderMap) -> Vec<(String, String)> {
+pub(crate) fn listed(headers: &HeaderMap) -> Vec<(String, String)> {
     let seen = headers.keys().filter(|name| !super::headers::is_ours(name));
     let joined = |name: &HeaderName| {
         let values = headers

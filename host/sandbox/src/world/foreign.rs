@@ -1,9 +1,11 @@
-//! The worlds of other hosts, chosen by the feature `foreign-worlds`.
+//! The worlds of other hosts, and servers, chosen by the feature `foreign-worlds`.
+
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{InstancePre, Linker};
 
-use super::{ComponentWorld, act, amplifier, near};
+use super::{ComponentWorld, act, amplifier, http, near};
 use crate::import;
 use crate::linking::{self, LinkedInterface};
 use crate::state::StoreState;
@@ -16,7 +18,11 @@ pub(crate) const FOR_TOOLS: [LinkedInterface; 2] = [
     ("act:consent/consent-authority", act::link_consent),
 ];
 /// The beginnings of the exports of these worlds in any version, and the versions that run here.
-pub(super) const FAMILIES: [(&str, &str); 3] = [
+pub(super) const FAMILIES: [(&str, &str); 4] = [
+    (
+        "wasi:http/",
+        "toolcell runs servers that export wasi:http/incoming-handler@0.2",
+    ),
     ("near:agent/", "toolcell runs tools of near:agent@0.4.1"),
     (
         "act:tools/",
@@ -38,6 +44,8 @@ pub(crate) enum ForeignWorld {
     Near,
     /// The tools of ACT.
     Act,
+    /// A server.
+    Http,
 }
 
 impl ForeignWorld {
@@ -55,6 +63,19 @@ impl ForeignWorld {
         }
     }
 
+    /// A server is of other worlds first.
+    pub(super) fn server(exports: &[String]) -> Option<Self> {
+        http::exported(exports).then_some(Self::Http)
+    }
+
+    pub(super) fn is_server(self) -> bool {
+        self == Self::Http
+    }
+
+    pub(super) fn named_by(self, file: &Path, toolkit: &str) -> Option<String> {
+        self.is_server().then(|| http::named_by(file, toolkit))?
+    }
+
     pub(super) fn linker(
         self,
         engine: &wasmtime::Engine,
@@ -62,7 +83,7 @@ impl ForeignWorld {
     ) -> wasmtime::Result<Linker<StoreState>> {
         match self {
             Self::Near => linking::linker(engine, imports, linking::WASI.iter().chain(&NEAR)),
-            Self::Amplifier | Self::Act => linking::for_tool(engine, imports),
+            Self::Amplifier | Self::Act | Self::Http => linking::for_tool(engine, imports),
         }
     }
 
@@ -74,11 +95,12 @@ impl ForeignWorld {
             Self::Amplifier => Box::new(amplifier::AmplifierWorld::new(instance)?),
             Self::Near => Box::new(near::NearWorld::new(instance)?),
             Self::Act => Box::new(act::ActWorld::new(instance)?),
+            Self::Http => Box::new(http::HttpWorld::new(instance)?),
         })
     }
 
     pub(super) fn fails_with_output(self) -> bool {
-        self == Self::Act
+        matches!(self, Self::Act | Self::Http)
     }
 
     pub(super) fn contract(self) -> &'static str {
@@ -86,6 +108,7 @@ impl ForeignWorld {
             Self::Amplifier => amplifier::CONTRACT,
             Self::Near => near::CONTRACT,
             Self::Act => "act:tools@0.2.0",
+            Self::Http => http::CONTRACT,
         }
     }
 }

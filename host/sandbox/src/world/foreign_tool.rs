@@ -218,6 +218,34 @@ pub(super) fn mapped(toolkit: &str, protocol: &str, field: &str) -> HashMap<Stri
     declarations.into_iter().flatten().filter_map(own).collect()
 }
 
+/// Places that have the id of a toolkit's only tool, or begin with it.
+const IDS: [&str; 6] = [
+    "/declarations/0/tool_id",
+    "/declarations/0/interface_ref",
+    "/declarations/0/permission_profile_ref",
+    "/interfaces/0/tool_id",
+    "/interfaces/0/interface_id",
+    "/permission_profiles/0/permission_profile_id",
+];
+
+/// The toolkit, whose only tool gets a name. `None` if the tool has another name than `unnamed`.
+pub(super) fn renamed(toolkit: &str, unnamed: &str, name: &str) -> Option<String> {
+    let mut toolkit: Value = serde_json::from_str(toolkit).ok()?;
+    let place = toolkit
+        .pointer_mut("/declarations/0/name")
+        .filter(|name| *name == unnamed)?;
+    let new = names([name]).pop()?;
+    *place = new.as_str().into();
+    let namespace = toolkit.pointer("/declarations/0/namespace")?.as_str()?;
+    let old = format!("{namespace}.{unnamed}");
+    let new = format!("{namespace}.{new}");
+    for place in IDS {
+        let id = toolkit.pointer_mut(place)?;
+        *id = id.as_str()?.replacen(&old, &new, 1).into();
+    }
+    Some(toolkit.to_string())
+}
+
 fn not_offered(left_out: &[LeftOut]) -> Vec<String> {
     let cut = |text: &str| text.chars().take(REASON_CHARS_MAX).collect::<String>();
     let named = |part: &LeftOut| format!("{}: {}", cut(&part.name), cut(&part.reason));

@@ -11,7 +11,10 @@ mod command;
 mod foreign;
 mod foreign_tool;
 #[cfg(feature = "foreign-worlds")]
+mod http;
+#[cfg(feature = "foreign-worlds")]
 mod near;
+mod profile;
 mod tool;
 mod wit;
 
@@ -104,10 +107,13 @@ impl WorldKind {
         if command::exported(exports) {
             return Ok(Self::Command);
         }
+        let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
+        if let Some(server) = ForeignWorld::server(exports).filter(|_| !has_functions) {
+            return Ok(Self::Foreign(server));
+        }
         // A hook, a judge, or a tool of a version that this host does not know: its functions are no tools by themselves.
         let is_reserved = |name: &String| RESERVED.iter().any(|start| name.starts_with(start));
-        if !exports.iter().any(is_reserved) && exports.iter().any(|name| !name.starts_with("wasi:"))
-        {
+        if !exports.iter().any(is_reserved) && has_functions {
             return Ok(Self::Wit);
         }
         let of_family = |start: &str| exports.iter().any(|name| name.starts_with(start));
@@ -126,30 +132,38 @@ impl WorldKind {
         Err(Refusal::new(ErrorCode::NotATool, message))
     }
 
-    /// A profile can choose plain functions, also for a command.
+    /// A profile can choose plain functions, also for a command, and routes, also for a component that has functions.
     pub(super) fn chosen(self, exports: &[String], bytes: &[u8]) -> Self {
-        let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
-        match self {
-            Self::Command
-                if has_functions
-                    && wit::profile(bytes)
-                        .is_ok_and(|found| found.is_some_and(|it| it.functions)) =>
-            {
-                Self::Wit
-            }
-            found => found,
+        if !matches!(self, Self::Command | Self::Wit) {
+            return self;
         }
+        let Ok(Some(profile)) = profile::profile(bytes) else {
+            return self;
+        };
+        if let Some(server) = ForeignWorld::server(exports).filter(|_| !profile.routes.is_empty()) {
+            return Self::Foreign(server);
+        }
+        let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
+        if has_functions && profile.functions {
+            Self::Wit
+        } else {
+            self
+        }
+    }
+
+    pub(super) fn is_server(self) -> bool {
+        matches!(self, Self::Foreign(world) if world.is_server())
     }
 
     /// Files are used, and no profile says by which tools; plain functions cannot say it.
     pub(super) fn takes_granted_files(self, imports: &[String], bytes: &[u8]) -> bool {
-        let says_nothing = || match wit::profile(bytes) {
+        let says_nothing = || match profile::profile(bytes) {
             Ok(profile) => {
                 profile.is_none_or(|profile| profile.tools.is_empty() && profile.ceiling.is_none())
             }
             Err(_) => false,
         };
-        self == Self::Wit
+        (self == Self::Wit || self.is_server())
             && imports
                 .iter()
                 .any(|name| name.starts_with("wasi:filesystem/"))
@@ -181,16 +195,16 @@ impl WorldKind {
     }
 
     pub(super) fn named_by(self, file: &Path, toolkit: &str) -> Option<String> {
-        if self == Self::Command {
-            command::named_by(file, toolkit)
-        } else {
-            None
+        match self {
+            Self::Command => command::named_by(file, toolkit),
+            Self::Foreign(world) => world.named_by(file, toolkit),
+            Self::Tool | Self::Wit => None,
         }
     }
 
-    /// Files left in the scratch folder become artifacts.
+    /// Files left in the scratch folder, or large bodies, become artifacts.
     pub(super) fn leaves_files(self) -> bool {
-        self == Self::Command
+        self == Self::Command || self.is_server()
     }
 
     /// Failed calls keep their output, in a partial outcome. A tool of toolcell's own world is partial only if it says
@@ -221,9 +235,16 @@ impl WorldKind {
                 format!("the component has {why}"),
             ))
         };
-        match (self, wit::profile(bytes)) {
+        match (self, profile::profile(bytes)) {
             (world, Ok(Some(profile))) if profile.command.is_some() && world != Self::Command => {
                 refused("a profile with the interface of a command, and is none")
+            }
+            (world, Ok(Some(profile))) if world.is_server() && profile.functions => {
+                refused("a profile that chooses its functions, and routes; leave out one of them")
+            }
+            (world, _) if world.is_server() => Ok(None),
+            (_, Ok(Some(profile))) if !profile.routes.is_empty() => {
+                refused("a profile with routes, and exports no wasi:http/incoming-handler@0.2")
             }
             // Read with the rest of what such a component says.
             (Self::Wit, _) | (_, Ok(None)) => Ok(None),
@@ -293,9 +314,15 @@ mod tests {
         for exports in [
             &["answer"][..],
             &["wasi:cli/environment@0.2.0", "acme:docs/tools@0.1.0"],
+            // Some toolchains make every component a server too.
+            &["wasi:http/incoming-handler@0.2.10", "acme:docs/tools@0.1.0"],
         ] {
             assert_eq!(find(exports, &[]), Ok(WorldKind::Wit));
         }
+        assert_eq!(
+            find(&["wasi:http/incoming-handler@0.2.6"], &[]),
+            Ok(WorldKind::Foreign(ForeignWorld::Http))
+        );
     }
 
     #[test]
@@ -303,7 +330,7 @@ mod tests {
         for exports in [
             &["toolcell:tool/hook-handler@0.2.0"][..],
             &["toolcell:tool/guest@0.1.0", "helper"],
-            &["wasi:http/incoming-handler@0.2.6"],
+            &["wasi:http/types@0.2.6"],
         ] {
             let message = find(exports, &["wasi:io/poll@0.2.6"]).unwrap_err();
             for part in [
@@ -318,6 +345,10 @@ mod tests {
             (
                 "wasi:cli/run@0.3.0",
                 "; toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2",
+            ),
+            (
+                "wasi:http/incoming-handler@0.3.0",
+                "; toolcell runs servers that export wasi:http/incoming-handler@0.2",
             ),
             (
                 "near:agent/tool@0.5.0",

@@ -2,6 +2,8 @@
 
 pub mod agent_tool;
 pub mod near;
+pub mod openapi;
+pub mod routes;
 pub mod sections;
 pub mod wassette;
 pub mod wrapping;

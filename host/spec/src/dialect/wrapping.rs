@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::routes::Route;
 use crate::{JSON_VALUES_MAX, SubjectKind, read_unique_json};
 
 pub const PROFILE_SECTION: &str = "toolcell:profile";
@@ -75,6 +76,9 @@ pub struct Profile {
     pub tools: BTreeMap<String, ToolProfile>,
     /// `None` for a command that takes arguments and prints text.
     pub command: Option<CommandInterface>,
+    /// The tools of a server. Empty: one tool that sends any request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
 }
 
 /// The interface of a command that reads its input as JSON on standard input, and prints one JSON object: `structured`,

@@ -64,32 +64,9 @@ pub(super) fn is_json(toolkit: &str) -> bool {
     known.any(|protocol| protocol == json)
 }
 
-/// Places that have the tool's id, or begin with it.
-const IDS: [&str; 6] = [
-    "/declarations/0/tool_id",
-    "/declarations/0/interface_ref",
-    "/declarations/0/permission_profile_ref",
-    "/interfaces/0/tool_id",
-    "/interfaces/0/interface_id",
-    "/permission_profiles/0/permission_profile_id",
-];
-
 /// `None` if the command has a name, or its file gives none.
 pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
-    let mut toolkit: Value = serde_json::from_str(toolkit).ok()?;
-    let name = toolkit
-        .pointer_mut("/declarations/0/name")
-        .filter(|name| *name == NAME)?;
-    let new = foreign_tool::names([name::of_file(file)?.as_str()]).pop()?;
-    *name = new.as_str().into();
-    let namespace = toolkit.pointer("/declarations/0/namespace")?.as_str()?;
-    let old = format!("{namespace}.{NAME}");
-    let new = format!("{namespace}.{new}");
-    for place in IDS {
-        let id = toolkit.pointer_mut(place)?;
-        *id = id.as_str()?.replacen(&old, &new, 1).into();
-    }
-    Some(toolkit.to_string())
+    foreign_tool::renamed(toolkit, NAME, &name::of_file(file)?)
 }
 
 fn declared(name: String, imports: &[String]) -> ForeignTool {

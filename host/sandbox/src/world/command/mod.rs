@@ -5,7 +5,7 @@ mod command_files;
 mod declaration;
 mod input;
 mod json_output;
-mod name;
+pub(super) mod name;
 mod output;
 
 use toolcell_executor::CommandEnd;
@@ -18,7 +18,8 @@ use wasmtime_wasi::I32Exit;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use super::foreign_tool::LeftOut;
-use super::wit::{self, ExportedFunctions};
+use super::profile::profile;
+use super::wit::ExportedFunctions;
 use super::{Call, ComponentWorld, FirstLoad, Outcome};
 use crate::state::StoreState;
 use crate::wasi::CommandInput;
@@ -119,7 +120,7 @@ impl ComponentWorld for CommandWorld {
                 ));
             }
             // A profile that cannot be read was refused before.
-            let profile = wit::profile(bytes).ok().flatten();
+            let profile = profile(bytes).ok().flatten();
             Ok(declaration::toolkit(&CommandFacts {
                 namespace,
                 name: name::from_bytes(bytes).as_deref(),

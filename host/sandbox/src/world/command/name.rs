@@ -10,7 +10,7 @@ use crate::adapt;
 const HASH_CHARS: usize = 16;
 const DIGEST_CHARS: usize = 64;
 
-pub(super) fn from_bytes(bytes: &[u8]) -> Option<String> {
+pub(in crate::world) fn from_bytes(bytes: &[u8]) -> Option<String> {
     let named = if adapt::is_module(bytes) {
         own_module_name(bytes)
     } else {
@@ -20,7 +20,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<String> {
 }
 
 /// `None` for a file named by a digest, as in a store.
-pub(super) fn of_file(file: &Path) -> Option<String> {
+pub(in crate::world) fn of_file(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let stem = name.strip_suffix(".wasm").unwrap_or(name);
     let is_digest = stem.len() == DIGEST_CHARS && stem.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -23,8 +23,6 @@ pub(in crate::world) use exports::ExportedFunctions;
 use shape::{FunctionSignature, JsonShape};
 use value::ValueMismatch;
 
-pub(in crate::world) use toolkit::profile;
-
 pub(super) struct WitWorld {
     instance: InstancePre<StoreState>,
     functions: HashMap<String, BoundFunction>,

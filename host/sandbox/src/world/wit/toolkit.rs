@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 use toolcell_spec::dialect::sections;
-use toolcell_spec::dialect::wrapping::{Ceiling, PROFILE_SECTION, Profile, ToolProfile};
-use toolcell_spec::{AccessKind, ErrorCode, Refusal, WriteEffect};
+use toolcell_spec::{ErrorCode, Refusal};
 
 use super::docs::ComponentDocs;
 use super::exports::{ExportedFunction, ExportedFunctions};
@@ -11,9 +10,9 @@ use super::schema::schema;
 use super::shape::{FunctionSignature, JsonShape};
 use crate::world::foreign_tool::{self, ForeignTool};
 use crate::world::listed;
+use crate::world::profile::{narrow, profile};
 
 const NAMELESS: &str = "wit";
-const NO_HTTP: &str = "the component does not import wasi:http";
 
 pub(super) fn toolkit(
     found: &ExportedFunctions,
@@ -46,36 +45,9 @@ fn without_tools(found: &ExportedFunctions) -> String {
 fn describe(found: &ExportedFunctions, imports: &[String], bytes: &[u8]) -> Result<String, String> {
     let docs = ComponentDocs::read(bytes)?;
     let profile = profile(bytes)?.unwrap_or_default();
-    let known = |name: &&String| {
-        found
-            .functions
-            .iter()
-            .any(|function| function.tool == **name)
-    };
-    if let Some(unknown) = profile.tools.keys().find(|name| !known(name)) {
-        let tools: Vec<String> = found
-            .functions
-            .iter()
-            .map(|function| function.tool.clone())
-            .collect();
-        return Err(format!(
-            "its profile names {unknown:?}, which is none of its tools: {}",
-            listed(&tools)
-        ));
-    }
-    let mut tools = Vec::with_capacity(found.functions.len());
-    for function in &found.functions {
-        let mut tool = declared(function, &docs, imports);
-        let ceiling = profile.ceiling.as_ref();
-        if let Some(ceiling) = ceiling {
-            lower(ceiling, &mut tool, imports);
-        }
-        if let Some(profile) = profile.tools.get(&function.tool) {
-            apply(profile, ceiling, &mut tool, imports)
-                .map_err(|why| format!("its profile of {}: {why}", function.tool))?;
-        }
-        tools.push(tool);
-    }
+    let tool = |function| declared(function, &docs, imports);
+    let mut tools: Vec<ForeignTool> = found.functions.iter().map(tool).collect();
+    narrow(&mut tools, &profile, imports)?;
     let namespace = match profile.namespace {
         Some(namespace) => namespace,
         None => foreign_tool::namespace(
@@ -87,15 +59,6 @@ fn describe(found: &ExportedFunctions, imports: &[String], bytes: &[u8]) -> Resu
         ),
     };
     Ok(foreign_tool::toolkit(&namespace, &tools, &found.left_out))
-}
-
-pub(in crate::world) fn profile(bytes: &[u8]) -> Result<Option<Profile>, String> {
-    let Some(content) = sections::custom(bytes, PROFILE_SECTION)? else {
-        return Ok(None);
-    };
-    let text = std::str::from_utf8(content)
-        .map_err(|error| format!("cannot read the profile: {error}"))?;
-    Profile::read(text).map(Some)
 }
 
 fn declared(function: &ExportedFunction, docs: &ComponentDocs, imports: &[String]) -> ForeignTool {
@@ -127,99 +90,6 @@ fn output_schema(signature: &FunctionSignature) -> Option<Value> {
         JsonShape::Result(ok, _) => ok.as_ref().map(|ok| schema(ok)),
         shape => Some(schema(shape)),
     }
-}
-
-fn imported(imports: &[String], start: &str) -> bool {
-    imports.iter().any(|import| import.starts_with(start))
-}
-
-/// Asks for what the component imports and the ceiling allows.
-fn lower(ceiling: &Ceiling, tool: &mut ForeignTool, imports: &[String]) {
-    if ceiling.network.is_empty() && guard!("ceiling") {
-        without_network(tool, imports);
-    } else if tool.access.contains(&AccessKind::Network) && guard!("ceiling") {
-        let any = ceiling.network.iter().any(|pattern| pattern == "any");
-        tool.network_scope = (!any).then(|| ceiling.network.join(","));
-    }
-    if imported(imports, "wasi:filesystem/") {
-        let kinds = [
-            (ceiling.file_read, AccessKind::FileRead),
-            (ceiling.file_write, AccessKind::FileWrite),
-        ];
-        tool.access.extend(
-            kinds
-                .into_iter()
-                .filter(|(asked, _)| *asked)
-                .map(|(_, kind)| kind),
-        );
-    }
-}
-
-fn without_network(tool: &mut ForeignTool, imports: &[String]) {
-    tool.access.retain(|kind| *kind != AccessKind::Network);
-    tool.network_scope = None;
-    tool.facts.is_open_world = tool
-        .facts
-        .is_open_world
-        .filter(|_| imported(imports, "wasi:sockets/"));
-}
-
-/// Refuses what the component could not use, or the ceiling excludes: a claim without effect would look like one that
-/// was honoured.
-fn apply(
-    profile: &ToolProfile,
-    ceiling: Option<&Ceiling>,
-    tool: &mut ForeignTool,
-    imports: &[String],
-) -> Result<(), String> {
-    let ToolProfile {
-        description,
-        read_only,
-        network,
-        paths,
-        ..
-    } = profile;
-    if let Some(description) = description {
-        tool.description.clone_from(description);
-    }
-    match network {
-        Some(true) if !tool.access.contains(&AccessKind::Network) => {
-            let why = if imported(imports, "wasi:http/") {
-                "its ceiling has none"
-            } else {
-                NO_HTTP
-            };
-            return Err(format!("`network` is true, and {why}"));
-        }
-        Some(false) => without_network(tool, imports),
-        _ => {}
-    }
-    if !paths.is_empty() {
-        if !imported(imports, "wasi:filesystem/") {
-            return Err(
-                "it has `paths`, and the component does not import wasi:filesystem".to_owned(),
-            );
-        }
-        match ceiling {
-            // The tool asks for what the ceiling has.
-            Some(Ceiling {
-                file_read,
-                file_write,
-                ..
-            }) if *file_read || *file_write => {}
-            Some(_) => return Err("it has `paths`, and its ceiling has no files".to_owned()),
-            None => tool
-                .access
-                .extend([AccessKind::FileRead, AccessKind::FileWrite]),
-        }
-    }
-    if *read_only {
-        tool.access.retain(|kind| *kind != AccessKind::FileWrite);
-        tool.facts.is_read_only = Some(true);
-        tool.effects = vec![WriteEffect::None];
-    }
-    tool.subjects = profile.subjects()?;
-    Ok(())
 }
 
 #[cfg(test)]
