@@ -1,4 +1,4 @@
-"""The server that the crate `wstd` has as an example, built as it is: each of its requests ends in one result."""
+"""Programs that crates have as examples, built as they are: the server of `wstd`, and a server and a command of WASI 0.3 of `wasip3`."""
 
 import json
 import os
@@ -9,27 +9,30 @@ from pathlib import Path
 
 from program import TOOLCELL
 
-CRATE = "wstd"
-VERSION = "0.6.8"
+WSTD = ("wstd", "0.6.8")
+WASIP3 = ("wasip3", "0.10.0")
 TARGET = "wasm32-wasip2"
 
 
-def built(folder: Path) -> Path:
+def built(crate: tuple[str, str], example: str, folder: Path) -> Path:
     """The component. Cargo fetches the crate as a dependency, and builds the example in its folder."""
-    (folder / "src").mkdir()
-    (folder / "src/lib.rs").write_text("")
-    (folder / "Cargo.toml").write_text(
-        f'[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n[dependencies]\n{CRATE} = "={VERSION}"\n[workspace]\n'
-    )
-    described = subprocess.check_output(["cargo", "metadata", "--format-version=1"], cwd=folder, text=True)
-    (crate,) = [package for package in json.loads(described)["packages"] if package["name"] == CRATE]
-    copy = folder / CRATE
-    subprocess.check_call(["cp", "-r", Path(crate["manifest_path"]).parent, copy])
-    (copy / "rust-toolchain.toml").unlink(missing_ok=True)
-    build = ["cargo", "build", "--release", "--quiet", f"--target={TARGET}", "--example=http_server"]
+    name, version = crate
+    fetch, copy = folder / f"fetch-{name}", folder / name
+    if not copy.exists():
+        (fetch / "src").mkdir(parents=True)
+        (fetch / "src/lib.rs").write_text("")
+        package = '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"'
+        (fetch / "Cargo.toml").write_text(f'{package}\n[dependencies]\n{name} = "={version}"\n[workspace]\n')
+        described = subprocess.check_output(["cargo", "metadata", "--format-version=1"], cwd=fetch, text=True)
+        (found,) = [package for package in json.loads(described)["packages"] if package["name"] == name]
+        subprocess.check_call(["cp", "-r", Path(found["manifest_path"]).parent, copy])
+        (copy / "rust-toolchain.toml").unlink(missing_ok=True)
+    build = ["cargo", "build", "--release", "--quiet", f"--target={TARGET}", f"--example={example}"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(folder / "target")}
     subprocess.check_call(build, cwd=copy, env=environment)
-    return folder / f"target/{TARGET}/release/examples/http_server.wasm"
+    examples = folder / f"target/{TARGET}/release/examples"
+    (component,) = [file for file in examples.glob("*.wasm") if file.stem in (example, example.replace("-", "_"))]
+    return component
 
 
 def ask(component: Path, request: dict) -> dict:
@@ -39,7 +42,7 @@ def ask(component: Path, request: dict) -> dict:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        component = built(Path(folder))
+        component = built(WSTD, "http_server", Path(folder))
         described = subprocess.check_output([TOOLCELL, "describe", str(component)], text=True)
         assert "http.http_server" in described, described
 
@@ -63,7 +66,11 @@ def main() -> None:
         for path in ["/response-fail", "/response-body-fail"]:
             answer = ask(component, {"path": path})
             assert answer["status"] != "success" and answer["error"]["error_code"], answer
-        print(f"{CRATE}'s example: 11 requests, each with one result")
+        command = built(WASIP3, "cli-command", Path(folder))
+        assert ask(command, {})["structured_content"]["stdout"] == "Hello, WASI!"
+        service = built(WASIP3, "http-proxy", Path(folder))
+        assert ask(service, {})["structured_content"]["body"] == "Hello, WASI!"
+        print("examples of wstd and wasip3: 13 calls, each with one result")
 
 
 if __name__ == "__main__":

@@ -520,7 +520,7 @@ mod tests {
         let compiled = |text: &str| {
             CompilerEngines::new(CompileOrder::thorough(Meter::Fuel))
                 .unwrap()
-                .compile(&wat::parse_str(text).unwrap())
+                .compile(&wat::parse_str(text).unwrap(), false)
         };
         assert_eq!(compiled("(component)").unwrap().0, EngineKind::Pooled);
         for needs_it in [
@@ -536,7 +536,7 @@ mod tests {
             );
             let timed = CompilerEngines::new(CompileOrder::thorough(Meter::Time))
                 .unwrap()
-                .compile(&wat::parse_str(needs_it).unwrap());
+                .compile(&wat::parse_str(needs_it).unwrap(), false);
             assert_eq!(timed.unwrap().0, EngineKind::Timed, "{needs_it}");
         }
         let error =

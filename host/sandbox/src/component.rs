@@ -69,7 +69,7 @@ impl HostImports {
         Self {
             cancellation: has("toolcell:tool/cancellation@")
                 || has("toolcell:tool/cancellation-signal@"),
-            http: has("wasi:http/outgoing-handler") || has(NEAR_HOST),
+            http: has("wasi:http/outgoing-handler") || has("wasi:http/client@") || has(NEAR_HOST),
             random: has("wasi:random/"),
             clocks: has("wasi:clocks/") || has(NEAR_HOST),
         }

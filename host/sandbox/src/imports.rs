@@ -11,11 +11,12 @@ use super::{linking, world};
 #[error("the component asks for what this host does not have: {0}")]
 pub(super) struct NotAvailable(String);
 
-/// Leaves what is not valid to the compiler, which says it better.
-pub(super) fn check(component: &[u8]) -> Result<(), NotAvailable> {
-    let lacking = lacking(component).unwrap_or_default();
+/// `true` if some are of WASI 0.3, which only an engine with concurrency has. Leaves what is not valid to the compiler, which
+/// says it better.
+pub(super) fn check(component: &[u8]) -> Result<bool, NotAvailable> {
+    let Imports { lacking, is_0_3 } = read(component).unwrap_or_default();
     if lacking.is_empty() {
-        return Ok(());
+        return Ok(is_0_3);
     }
     let mut said = world::listed(&lacking);
     if lacking.iter().any(|name| linking::is_of_wasi_0_3(name)) {
@@ -24,7 +25,13 @@ pub(super) fn check(component: &[u8]) -> Result<(), NotAvailable> {
     Err(NotAvailable(said))
 }
 
-fn lacking(component: &[u8]) -> wasmparser::Result<Vec<String>> {
+#[derive(Default)]
+struct Imports {
+    lacking: Vec<String>,
+    is_0_3: bool,
+}
+
+fn read(component: &[u8]) -> wasmparser::Result<Imports> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut depth = 0_usize;
     let mut names = Vec::new();
@@ -49,13 +56,16 @@ fn lacking(component: &[u8]) -> wasmparser::Result<Vec<String>> {
                     .component_item_for_import(name)
                     .is_some_and(|item| needs(types, &item.ty))
             };
-            let lacking = names
-                .into_iter()
-                .filter(|name| !linking::has(name) && is_needed(name));
-            return Ok(lacking.map(str::to_owned).collect());
+            let is_lacking = |name: &&str| !linking::has(name) && is_needed(name);
+            return Ok(Imports {
+                is_0_3: names.iter().any(|name| linking::is_of_wasi_0_3(name)),
+                lacking: (names.into_iter().filter(is_lacking))
+                    .map(str::to_owned)
+                    .collect(),
+            });
         }
     }
-    Ok(Vec::new())
+    Ok(Imports::default())
 }
 
 /// An interface that has only types needs no implementation.
@@ -90,6 +100,9 @@ mod tests {
         ] {
             assert_eq!(said(there), None, "{there}");
         }
+        let stdin =
+            r#"(import "wasi:cli/stdin@0.3.0" (instance (export "read-via-stream" (func))))"#;
+        assert_eq!(said(stdin), None);
         for (lacks, name) in [
             (
                 r#"(import "acme:db/store@1.0.0" (instance (export "get" (func))))"#,
@@ -113,7 +126,7 @@ mod tests {
         let newer =
             said(r#"(import "wasi:io/poll@0.3.0" (instance (export "poll" (func))))"#).unwrap();
         assert!(
-            newer.contains("wasi:io/poll@0.3.0; toolcell has WASI 0.2"),
+            newer.contains("wasi:io/poll@0.3.0; of WASI 0.3, toolcell has cli"),
             "{newer}"
         );
     }

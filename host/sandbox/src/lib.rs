@@ -39,6 +39,7 @@ mod own_files;
 mod scratch;
 mod stack;
 mod state;
+mod streams;
 mod trap;
 mod twice;
 mod wasi;

@@ -85,7 +85,7 @@ impl MemoryMeter {
             .saturating_add(self.charged.load(Ordering::Relaxed))
     }
 
-    fn charge(self: &Arc<Self>, bytes: usize) -> Option<MemoryCharge> {
+    pub(super) fn charge(self: &Arc<Self>, bytes: usize) -> Option<MemoryCharge> {
         // All that is charged to a call is charged on the thread that polls it, one after the other.
         if self.used().saturating_add(bytes) > self.max && guard!("host_memory") {
             self.denied.store(true, Ordering::Relaxed);

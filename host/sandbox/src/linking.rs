@@ -1,6 +1,8 @@
 //! The imports of a component: WASI 0.2's command world, and the contract's interfaces. Only what it imports is linked,
 //! because preparing all takes longer than the rest of loading a cached component.
 
+mod wasi_0_3;
+
 use wasmtime::component::{HasData, HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView};
@@ -13,6 +15,7 @@ use super::bindings::tool::toolcell::tool as wit;
 use super::bindings::waiting::toolcell::tool::cancellation_signal;
 use super::state::StoreState;
 use super::world::{FOR_TOOLS, NEAR};
+use wasi_0_3::{TOOL_0_3, WASI_0_3};
 
 /// An interface's name without its version, and the function that adds it to a linker.
 pub(super) type LinkedInterface = (
@@ -139,7 +142,9 @@ const TOOL: [LinkedInterface; 9] = [
     ("wasi:http/types", super::egress::link_types),
 ];
 
-pub(super) const WASI_0_3_HINT: &str = "; toolcell has WASI 0.2: build it for that";
+/// Of WASI 0.3, what toolcell has.
+pub(super) const WASI_0_3_HINT: &str =
+    "; of WASI 0.3, toolcell has cli, clocks, filesystem, random, sockets and http/client";
 
 pub(super) fn is_of_wasi_0_3(import: &str) -> bool {
     import.starts_with("wasi:") && import.contains("@0.3.")
@@ -147,9 +152,13 @@ pub(super) fn is_of_wasi_0_3(import: &str) -> bool {
 
 pub(super) fn has(import: &str) -> bool {
     let name = import.split('@').next();
+    let is_meant = |(interface, _): &LinkedInterface| Some(*interface) == name;
+    if is_of_wasi_0_3(import) {
+        return WASI_0_3.iter().chain(&TOOL_0_3).any(is_meant);
+    }
     let foreign = FOR_TOOLS.iter().chain(&NEAR);
     let mut known = WASI.iter().chain([&LOG]).chain(&TOOL).chain(foreign);
-    known.any(|(interface, _)| Some(*interface) == name) && !is_of_wasi_0_3(import)
+    known.any(is_meant)
 }
 
 pub(super) fn for_tool(
@@ -157,7 +166,9 @@ pub(super) fn for_tool(
     imports: &[String],
 ) -> wasmtime::Result<Linker<StoreState>> {
     let own = TOOL.iter().chain(&FOR_TOOLS);
-    linker(engine, imports, WASI.iter().chain([&LOG]).chain(own))
+    let mut linker = linker(engine, imports, WASI.iter().chain([&LOG]).chain(own))?;
+    add(&mut linker, imports, WASI_0_3.iter().chain(&TOOL_0_3), true)?;
+    Ok(linker)
 }
 
 pub(super) fn for_hook(
@@ -175,25 +186,36 @@ pub(super) fn for_judge(
     linker(engine, imports, WASI.iter())
 }
 
-/// Adds the `interfaces` that are imported. The engine checks versions when it links, and refuses an import that is
-/// missing.
+/// Adds the `interfaces` that are imported, but for WASI 0.3. The engine checks versions when it links, and refuses an
+/// import that is missing.
 pub(super) fn linker<'a>(
     engine: &wasmtime::Engine,
     imports: &[String],
     interfaces: impl Iterator<Item = &'a LinkedInterface>,
 ) -> wasmtime::Result<Linker<StoreState>> {
     let mut linker = Linker::new(engine);
+    add(&mut linker, imports, interfaces, false)?;
+    Ok(linker)
+}
+
+fn add<'a>(
+    linker: &mut Linker<StoreState>,
+    imports: &[String],
+    interfaces: impl Iterator<Item = &'a LinkedInterface>,
+    is_0_3: bool,
+) -> wasmtime::Result<()> {
     let imported = |name: &str| {
-        imports
+        let mut named = imports
             .iter()
-            .any(|import| import.split('@').next() == Some(name))
+            .filter(|import| import.split('@').next() == Some(name));
+        named.any(|import| is_of_wasi_0_3(import) == is_0_3)
     };
     for (name, add) in interfaces {
         if imported(name) {
-            add(&mut linker)?;
+            add(linker)?;
         }
     }
-    Ok(linker)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ impl StdoutStream for CapturedStream {
     }
 
     fn async_stream(&self) -> Box<dyn tokio::io::AsyncWrite + Send + Sync> {
-        // Only WASI 0.3 asks for it, which this host does not link.
+        // Only WASI 0.3 of wasmtime-wasi asks for it; this host's own uses the stream above.
         Box::new(tokio::io::sink())
     }
 }

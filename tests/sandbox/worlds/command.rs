@@ -556,11 +556,7 @@ async fn what_only_looks_like_a_command_is_refused() {
         (ErrorClass::SetupRequired, ErrorCode::ContractMismatch),
         "{refusal:?}"
     );
-    assert!(
-        refusal.message.contains("wasi:cli@0.2"),
-        "{}",
-        refusal.message
-    );
+    assert!(refusal.message.contains("wasi:cli"), "{}", refusal.message);
     for (text, found) in [
         (
             "(module (func (export \"_initialize\")))",

@@ -327,3 +327,50 @@ async fn a_profile_that_is_not_for_a_server_is_refused() {
         assert!(refusal.message.contains(why), "{}", refusal.message);
     }
 }
+
+fn service() -> Test {
+    let profile = json!({ "tools": { "service": { "network": false } } });
+    let bytes = fs::read(fixture("service")).unwrap();
+    alone(
+        with_custom(&bytes, "toolcell:profile", profile.to_string().as_bytes()).unwrap(),
+        None,
+    )
+}
+
+#[tokio::test]
+async fn a_server_of_wasi_0_3_is_called_as_others_are() {
+    let ask = async |input: Value| service().call(input).await;
+    assert_eq!(ask(json!({})).await.succeeded()["body"], "hello");
+    let echo = json!({ "method": "POST", "path": "/echo", "query": { "a": 1 }, "body": "hi" });
+    assert_eq!(ask(echo).await.succeeded()["body"], "true a=1 hi");
+    for (path, class, code) in [
+        ("/missing", "partial_failure", "http_404"),
+        ("/fail", "execution_failed", "server_failed"),
+        ("/panic", "execution_failed", "guest_panicked"),
+        ("/flood", "result_too_large", "output_limit"),
+    ] {
+        ask(json!({ "path": path })).await.failed(class, code);
+    }
+    let hanging = service()
+        .timeout_ms(500)
+        .call(json!({ "path": "/hang" }))
+        .await;
+    assert!(hanging.0.result.error.is_some());
+    let other = Server::saying("HTTP/1.1 204 No Content\r\n\r\n");
+    let fetch = json!({ "path": "/fetch", "query": format!("127.0.0.1:{}", other.port) });
+    assert_eq!(
+        ask(fetch.clone()).await.succeeded()["body"],
+        "ErrorCode::HttpRequestDenied"
+    );
+    let bytes = fs::read(fixture("service")).unwrap();
+    let granted = alone(bytes.clone(), None)
+        .net("http://other.ex.test")
+        .call(fetch.clone())
+        .await;
+    assert_eq!(granted.succeeded()["body"], "ErrorCode::HttpRequestDenied");
+    assert_eq!(other.connections(), 0);
+    let granted = alone(bytes, None).net(&other.url("")).call(fetch).await;
+    assert_eq!(granted.succeeded()["body"], "204");
+    let touched = &granted.record()["result"]["usage"]["network"]["requests"]["used"];
+    assert_eq!(touched, 1);
+}

@@ -3,6 +3,7 @@
 mod act;
 mod amplifier;
 mod command;
+mod concurrent;
 mod exceptions;
 mod http;
 pub(crate) mod json_command;

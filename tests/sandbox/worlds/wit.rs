@@ -481,7 +481,7 @@ async fn a_component_for_a_later_wasi_is_told_what_to_build_it_for() {
         assert_eq!(refusal.code, ErrorCode::ImportNotAvailable);
         let told = refusal
             .message
-            .ends_with("toolcell has WASI 0.2: build it for that");
+            .ends_with("toolcell has cli, clocks, filesystem, random, sockets and http/client");
         assert_eq!(told, is_told, "{}", refusal.message);
     }
 }

@@ -83,8 +83,14 @@ impl CompilerEngines {
         })
     }
 
-    pub(super) fn compile(&self, component: &[u8]) -> anyhow::Result<(EngineKind, Vec<u8>)> {
+    /// `is_concurrent`: needs the features of the last engine, whatever its code has.
+    pub(super) fn compile(
+        &self,
+        component: &[u8],
+        is_concurrent: bool,
+    ) -> anyhow::Result<(EngineKind, Vec<u8>)> {
         if let Some((kind, engine)) = &self.first
+            && !is_concurrent
             && let Ok(code) = engine.precompile_component(component)
         {
             return Ok((*kind, code));
@@ -142,8 +148,8 @@ pub(super) fn work(engines: &CompilerEngines, effort: CompileEffort) -> anyhow::
     if adapt::is_module(&component) {
         component = adapt::component(engine, &component)?;
     }
-    imports::check(&component)?;
-    let (kind, code) = engines.compile(&component)?;
+    let is_concurrent = imports::check(&component)?;
+    let (kind, code) = engines.compile(&component, is_concurrent)?;
     // After the compiler, which says better what is not valid.
     metadata::check(&component, kind)?;
     written(&code).map(|()| kind)

@@ -7,6 +7,7 @@
 
 mod barred;
 mod body;
+mod concurrent;
 mod connect;
 mod credentials;
 mod exchange;
@@ -36,6 +37,9 @@ use wasmtime_wasi_http::{
 use super::limiter::MemoryCharge;
 use super::state::StoreState;
 
+pub(super) use concurrent::{
+    add_client_to_linker as link_0_3_client, add_types_to_linker as link_0_3_types,
+};
 pub(super) use credentials::RequestSecrets;
 pub(super) use gate::NetworkGate;
 pub use machine::ListenGuard;

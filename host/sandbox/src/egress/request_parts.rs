@@ -13,6 +13,7 @@ use wasmtime_wasi_http::p2::body::{HostFutureTrailers, HostIncomingBody};
 use wasmtime_wasi_http::p2::types::{
     HostFutureIncomingResponse, HostIncomingResponse, HostOutgoingRequest, HostOutgoingResponse,
 };
+use wasmtime_wasi_http::p3;
 use wasmtime_wasi_http::{FieldMap, WasiHttp, WasiHttpCtxView, WasiHttpView};
 
 use super::{BODY_CHUNK_BYTES, BODY_CHUNKS_WAITING, StoreState, target};
@@ -166,7 +167,7 @@ fn of_requests(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Resu
     )
 }
 
-fn drops<T: 'static>(
+pub(super) fn drops<T: 'static>(
     interface: &mut LinkerInstance<'_, StoreState>,
     name: &str,
     drop: fn(&mut Http<'_>, Resource<T>) -> wasmtime::Result<()>,
@@ -176,7 +177,7 @@ fn drops<T: 'static>(
     })
 }
 
-fn function<A, R>(
+pub(super) fn function<A, R>(
     interface: &mut LinkerInstance<'_, StoreState>,
     name: &str,
     work: fn(&mut Http<'_>, A) -> wasmtime::Result<R>,
@@ -215,12 +216,15 @@ fn size(part: &(dyn Any + Send), fields: usize) -> usize {
         fields + TARGET_BYTES + body(request.body.is_some())
     } else if let Some(response) = part.downcast_ref::<HostOutgoingResponse>() {
         fields + body(response.body.is_some())
+    } else if part.is::<p3::Request>() {
+        fields + TARGET_BYTES
     } else if part.is::<HostFutureIncomingResponse>() {
         fields + TARGET_BYTES + body(true)
     } else {
         let is_received = part.is::<HostIncomingResponse>()
             || part.is::<HostIncomingBody>()
-            || part.is::<HostFutureTrailers>();
+            || part.is::<HostFutureTrailers>()
+            || part.is::<p3::Response>();
         if is_received { fields + PIECE_BYTES } else { 0 }
     }
 }

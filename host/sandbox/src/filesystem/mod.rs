@@ -7,6 +7,7 @@
 //! name.
 
 mod beneath;
+mod concurrent;
 mod denial;
 mod listing;
 mod open;
@@ -39,7 +40,7 @@ use self::path_target::{AllowedName, PathTarget};
 use self::pooled::PooledView;
 use self::quota::FileQuota;
 use self::stream::{FileSource, MeteredOutput, STREAM_BYTES};
-use super::limiter::{Limiter, MemoryCharge};
+use super::limiter::{MemoryCharge, MemoryMeter};
 use super::locked;
 use super::own_files::OpenFolders;
 use super::state::StoreState;
@@ -105,6 +106,8 @@ impl FileRules {
     }
 }
 
+pub(super) use self::concurrent::add_to_linker as add_0_3_to_linker;
+
 pub(super) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     types::add_to_linker::<StoreState, PolicyFs>(linker, guarded)
 }
@@ -118,7 +121,7 @@ fn guarded(state: &mut StoreState) -> PooledView<'_> {
     PooledView(PolicyFsView {
         rules,
         plain,
-        limiter: &state.limiter,
+        memory: state.limiter.meter(),
     })
 }
 
@@ -131,7 +134,7 @@ impl HasData for PolicyFs {
 struct PolicyFsView<'a> {
     rules: Arc<FileRules>,
     plain: WasiFilesystemCtxView<'a>,
-    limiter: &'a Limiter,
+    memory: Arc<MemoryMeter>,
 }
 
 type Fd = Resource<Descriptor>;
@@ -219,7 +222,7 @@ impl PolicyFsView<'_> {
 
     fn charge(&mut self, bytes: usize) -> FsResult<MemoryCharge> {
         Ok(self
-            .limiter
+            .memory
             .charge(bytes)
             .ok_or(ErrorCode::InsufficientMemory)?)
     }

@@ -199,7 +199,7 @@ mod tests {
             let mut guarded = PolicyFsView {
                 rules: Arc::clone(&rules),
                 plain,
-                limiter: &limiter,
+                memory: limiter.meter(),
             };
             // The handle that a thread holds while it creates `new`.
             let place = guarded.place(&root, "sub/new").await.unwrap();

@@ -16,6 +16,8 @@ use crate::locked;
 use crate::trap::ExceededLimit;
 
 const LISTINGS_MAX: u64 = 32;
+/// Files that are noted before those without a holder are forgotten.
+const CHANGING_MAX: usize = 64;
 
 /// A file operation never ends on a file system that hangs, and must not hold back the result.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
@@ -59,8 +61,8 @@ pub(crate) struct FileQuota {
     room: Option<Arc<WorkspaceRoom>>,
     /// Counted by their holders, because a stream keeps its file open after the guest dropped the descriptor.
     open: Mutex<Vec<Weak<File>>>,
-    /// The last changing operation works on it.
-    changing: Mutex<Weak<File>>,
+    /// Operations that change something work on them; each holds its file for as long.
+    changing: Mutex<Vec<Weak<File>>>,
 }
 
 impl FileQuota {
@@ -201,9 +203,16 @@ impl FileQuota {
         locked(&self.open).push(Arc::downgrade(file));
     }
 
-    /// A guest waits for the operation before it begins another.
     pub(crate) fn changes(&self, file: &Arc<File>) {
-        *locked(&self.changing) = Arc::downgrade(file);
+        let mut changing = locked(&self.changing);
+        let is_known = |known: &Weak<File>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(file));
+        if changing.iter().any(is_known) {
+            return;
+        }
+        if changing.len() >= CHANGING_MAX {
+            changing.retain(|file| file.strong_count() > 0);
+        }
+        changing.push(Arc::downgrade(file));
     }
 
     /// Runs after the store is dropped. `false` after [`SETTLE_MAX`], on a file system that hangs.
@@ -221,6 +230,6 @@ impl FileQuota {
 
     fn is_busy(&self) -> bool {
         let held = |file: &Weak<File>| file.strong_count() > 0;
-        held(&locked(&self.changing)) || locked(&self.open).iter().any(held)
+        locked(&self.changing).iter().any(held) || locked(&self.open).iter().any(held)
     }
 }

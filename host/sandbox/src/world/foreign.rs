@@ -21,7 +21,7 @@ pub(crate) const FOR_TOOLS: [LinkedInterface; 2] = [
 pub(super) const FAMILIES: [(&str, &str); 4] = [
     (
         "wasi:http/",
-        "toolcell runs servers that export wasi:http/incoming-handler@0.2",
+        "toolcell runs servers that export wasi:http/incoming-handler@0.2 or wasi:http/handler@0.3",
     ),
     ("near:agent/", "toolcell runs tools of near:agent@0.4.1"),
     (

@@ -79,7 +79,7 @@ const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modu
 /// The beginning of the exports of commands in any version, and the versions that run here.
 const COMMANDS: (&str, &str) = (
     "wasi:cli/run@",
-    "toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2",
+    "toolcell runs commands of wasi:cli@0.2 and wasi:cli@0.3",
 );
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,12 +104,12 @@ impl WorldKind {
         if let Some(foreign) = ForeignWorld::find(exports) {
             return Ok(Self::Foreign(foreign));
         }
-        if command::exported(exports) {
-            return Ok(Self::Command);
-        }
         let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
         if let Some(server) = ForeignWorld::server(exports).filter(|_| !has_functions) {
             return Ok(Self::Foreign(server));
+        }
+        if command::exported(exports) {
+            return Ok(Self::Command);
         }
         // A hook, a judge, or a tool of a version that this host does not know: its functions are no tools by themselves.
         let is_reserved = |name: &String| RESERVED.iter().any(|start| name.starts_with(start));
@@ -222,7 +222,7 @@ impl WorldKind {
         match self {
             Self::Tool => TOOL_CONTRACT,
             Self::Foreign(world) => world.contract(),
-            Self::Command => "wasi:cli@0.2",
+            Self::Command => "wasi:cli",
             Self::Wit => "its own types",
         }
     }
@@ -244,7 +244,7 @@ impl WorldKind {
             }
             (world, _) if world.is_server() => Ok(None),
             (_, Ok(Some(profile))) if !profile.routes.is_empty() => {
-                refused("a profile with routes, and exports no wasi:http/incoming-handler@0.2")
+                refused("a profile with routes, and exports no handler of wasi:http")
             }
             // Read with the rest of what such a component says.
             (Self::Wit, _) | (_, Ok(None)) => Ok(None),
@@ -319,10 +319,16 @@ mod tests {
         ] {
             assert_eq!(find(exports, &[]), Ok(WorldKind::Wit));
         }
-        assert_eq!(
-            find(&["wasi:http/incoming-handler@0.2.6"], &[]),
-            Ok(WorldKind::Foreign(ForeignWorld::Http))
-        );
+        // A server that was built as a program has a `run` that does nothing.
+        for exports in [
+            &["wasi:http/incoming-handler@0.2.6"][..],
+            &["wasi:cli/run@0.2.3", "wasi:http/incoming-handler@0.2.6"],
+            &["wasi:http/handler@0.3.0"],
+        ] {
+            let server = WorldKind::Foreign(ForeignWorld::Http);
+            assert_eq!(find(exports, &[]), Ok(server));
+        }
+        assert_eq!(find(&["wasi:cli/run@0.3.0"], &[]), Ok(WorldKind::Command));
     }
 
     #[test]
@@ -343,12 +349,12 @@ mod tests {
         }
         for (export, runs) in [
             (
-                "wasi:cli/run@0.3.0",
-                "; toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2",
+                "wasi:cli/run@0.4.0",
+                "; toolcell runs commands of wasi:cli@0.2 and wasi:cli@0.3",
             ),
             (
-                "wasi:http/incoming-handler@0.3.0",
-                "; toolcell runs servers that export wasi:http/incoming-handler@0.2",
+                "wasi:http/handler@0.4.0",
+                "; toolcell runs servers that export wasi:http/incoming-handler@0.2 or wasi:http/handler@0.3",
             ),
             (
                 "near:agent/tool@0.5.0",

@@ -13,9 +13,9 @@ use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::types::{self, ComponentItem};
-use wasmtime::component::{Component, InstancePre, Type};
+use wasmtime::component::{Accessor, Component, InstancePre, Type};
 use wasmtime_wasi::I32Exit;
-use wasmtime_wasi::p2::bindings::CommandPre;
+use wasmtime_wasi::{p2, p3};
 
 use super::foreign_tool::LeftOut;
 use super::profile::profile;
@@ -27,19 +27,27 @@ use crate::wasi::CommandInput;
 use declaration::CommandFacts;
 pub(super) use declaration::named_by;
 
-/// Start of the export's name: all versions of WASI 0.2 are compatible.
+/// Starts of the export's name: all versions of WASI 0.2 are compatible, and so are those of WASI 0.3. A program of WASI 0.3
+/// may export both, with one of WASI 0.2 that its toolchain made and that does nothing.
 const RUN: &str = "wasi:cli/run@0.2.";
+const CONCURRENT_RUN: &str = "wasi:cli/run@0.3.";
+
+fn is_run(name: &str) -> bool {
+    name.starts_with(RUN) || name.starts_with(CONCURRENT_RUN)
+}
 
 pub(super) fn exported(exports: &[String]) -> bool {
-    exports.iter().any(|name| name.starts_with(RUN))
+    exports.iter().any(|name| is_run(name))
 }
 
 /// Each call would fail at its start with another type.
 fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
-    let run = component
-        .exports(engine)
-        .find(|(name, _)| name.starts_with(RUN));
-    let Some(ComponentItem::ComponentInstance(instance)) = run.map(|(_, item)| item.ty) else {
+    let runs = component.exports(engine).filter(|(name, _)| is_run(name));
+    let run = runs.min_by_key(|(name, _)| !name.starts_with(CONCURRENT_RUN));
+    let Some((export, item)) = run else {
+        return false;
+    };
+    let ComponentItem::ComponentInstance(instance) = item.ty else {
         return false;
     };
     let Some(ComponentItem::ComponentFunc(run)) =
@@ -52,7 +60,7 @@ fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
         (Some(Type::Result(result)), None) => result.ok().is_none() && result.err().is_none(),
         _ => false,
     };
-    plain && run.params().len() == 0 && !run.async_()
+    plain && run.params().len() == 0 && run.async_() == export.starts_with(CONCURRENT_RUN)
 }
 
 fn left_out(component: &Component) -> Vec<LeftOut> {
@@ -68,8 +76,45 @@ fn left_out(component: &Component) -> Vec<LeftOut> {
         .collect()
 }
 
+enum LinkedCommand {
+    Sequential(p2::bindings::CommandPre<StoreState>),
+    /// Of WASI 0.3.
+    Concurrent(p3::bindings::CommandPre<StoreState>),
+}
+
+impl LinkedCommand {
+    fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
+        let component = instance.component();
+        let kind = component.component_type();
+        let mut exports = kind.exports(component.engine());
+        let is_concurrent = exports.any(|(name, _)| name.starts_with(CONCURRENT_RUN));
+        drop(exports);
+        Ok(if is_concurrent {
+            Self::Concurrent(p3::bindings::CommandPre::new(instance)?)
+        } else {
+            Self::Sequential(p2::bindings::CommandPre::new(instance)?)
+        })
+    }
+
+    async fn run(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Result<(), ()>> {
+        match self {
+            Self::Sequential(command) => {
+                let command = command.instantiate_async(&mut *store).await?;
+                command.wasi_cli_run().call_run(&mut *store).await
+            }
+            Self::Concurrent(command) => {
+                let command = command.instantiate_async(&mut *store).await?;
+                let run = async move |store: &Accessor<StoreState>| {
+                    command.wasi_cli_run().call_run(store).await
+                };
+                store.run_concurrent(run).await?
+            }
+        }
+    }
+}
+
 pub(super) struct CommandWorld {
-    command: CommandPre<StoreState>,
+    command: LinkedCommand,
     /// It reads and prints JSON.
     is_json: bool,
 }
@@ -77,17 +122,13 @@ pub(super) struct CommandWorld {
 impl CommandWorld {
     pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
         Ok(Self {
-            command: CommandPre::new(instance)?,
+            command: LinkedCommand::new(instance)?,
             is_json: false,
         })
     }
 
     async fn run(&self, store: &mut Store<StoreState>) -> wasmtime::Result<i32> {
-        let ended = async {
-            let command = self.command.instantiate_async(&mut *store).await?;
-            command.wasi_cli_run().call_run(&mut *store).await
-        };
-        match ended.await {
+        match self.command.run(store).await {
             Ok(Ok(())) => Ok(0),
             Ok(Err(())) => Ok(1),
             Err(error) => match error.downcast_ref::<I32Exit>() {
@@ -112,7 +153,7 @@ impl ComponentWorld for CommandWorld {
             } = examined;
             let kind = component.component_type();
             if !has_run(&kind, engine.wasmtime()) {
-                let message = "the component does not follow wasi:cli@0.2: its `run` is not a function without parameters \
+                let message = "the component does not follow wasi:cli: its `run` is not a function without parameters \
                     whose result is ok or an error, each without a value";
                 return Err(Refusal::new(
                     ErrorCode::ContractMismatch,

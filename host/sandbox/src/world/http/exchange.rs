@@ -11,9 +11,11 @@ use http_body_util::{BodyExt, Full};
 use tokio::sync::oneshot::{self, Receiver};
 use tokio::task::coop::unconstrained;
 use wasmtime::Store;
+use wasmtime::component::Accessor;
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
+use wasmtime_wasi_http::p3::{self, bindings::ServicePre};
 use wasmtime_wasi_http::{Error, WasiHttpView};
 
 use crate::state::StoreState;
@@ -27,8 +29,8 @@ pub(super) enum ServerAnswer {
         /// The body did not end.
         is_cut: bool,
     },
-    /// In place of a response.
-    Failed(ErrorCode),
+    /// The error in place of a response.
+    Failed(String),
     Nothing,
 }
 
@@ -72,9 +74,35 @@ pub(super) async fn exchange(
     Ok(read.into_answer())
 }
 
+/// As above, but work that goes on after the response ends with the call, as that of other asynchronous components.
+pub(super) async fn concurrent_exchange(
+    server: &ServicePre<StoreState>,
+    store: &mut Store<StoreState>,
+    request: Request<Full<Bytes>>,
+) -> wasmtime::Result<ServerAnswer> {
+    let service = server.instantiate_async(&mut *store).await?;
+    let room = usize::try_from(store.data().partial_bytes_left).unwrap_or(usize::MAX);
+    let request = request.map(|body| body.map_err(|never| -> Error { match never {} }));
+    let (request, _) = p3::Request::from_http(store.data_mut().http().hooks, request);
+    let mut reader = ResponseReader::new(room);
+    let exchanged = async move |store: &Accessor<StoreState>| {
+        match service.handle(store, request).await? {
+            Ok(response) => {
+                let none = std::future::ready(Ok(()));
+                let response = store.with(|store| response.into_http(store, none))?;
+                reader.keep(response).await?;
+            }
+            Err(code) => reader.head = Some(Err(format!("{code:?}"))),
+        }
+        wasmtime::error::Ok(reader)
+    };
+    let reader = store.run_concurrent(exchanged).await??;
+    Ok(reader.into_answer())
+}
+
 /// Has what has come at any time. Trailers are dropped.
 struct ResponseReader {
-    head: Option<Result<Parts, ErrorCode>>,
+    head: Option<Result<Parts, String>>,
     body: BytesMut,
     is_ended: bool,
     room: usize,
@@ -95,13 +123,17 @@ impl ResponseReader {
         let Ok(given) = receive.await else {
             return Ok(());
         };
-        let (head, mut body) = match given {
-            Ok(response) => response.into_parts(),
+        match given {
+            Ok(response) => self.keep(response).await,
             Err(code) => {
-                self.head = Some(Err(code));
-                return Ok(());
+                self.head = Some(Err(format!("{code:?}")));
+                Ok(())
             }
-        };
+        }
+    }
+
+    async fn keep(&mut self, response: Response<HyperOutgoingBody>) -> wasmtime::Result<()> {
+        let (head, mut body) = response.into_parts();
         self.head = Some(Ok(head));
         while let Some(frame) = body.frame().await {
             // It has another length than it declared.
@@ -127,7 +159,7 @@ impl ResponseReader {
                 body: self.body.freeze(),
                 is_cut: !self.is_ended,
             },
-            Some(Err(code)) => ServerAnswer::Failed(code),
+            Some(Err(why)) => ServerAnswer::Failed(why),
             None => ServerAnswer::Nothing,
         }
     }

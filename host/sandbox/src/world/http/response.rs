@@ -66,8 +66,8 @@ pub(super) async fn outcome(
 ) -> Outcome {
     let (head, body, is_cut) = match answer {
         ServerAnswer::Response { head, body, is_cut } => (head, body, is_cut),
-        ServerAnswer::Failed(code) => {
-            let message = format!("the server failed, and gave no response: {code:?}");
+        ServerAnswer::Failed(why) => {
+            let message = format!("the server failed, and gave no response: {why}");
             let code = ErrorCode::ServerFailed.as_str();
             return answer::failure(ErrorClass::ExecutionFailed, code, message);
         }
