@@ -50,7 +50,7 @@ def main() -> None:
             return ask(component, request)["structured_content"]["body"]
 
         assert body({}) == "Hello, wasi:http/proxy world!\n"
-        assert body({"method": "POST", "path": "/echo", "body": {"n": 1}}) == '{"n":1}'
+        assert body({"method": "POST", "path": "/echo", "body": {"n": 1}}) == '{"n": 1}'
         assert "slept for" in body({"path": "/wait-response"})
         assert "slept for" in body({"path": "/wait-body"})
         assert body({"path": "/stream-body"}).count("stream started") == 5

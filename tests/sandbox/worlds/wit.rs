@@ -9,7 +9,7 @@ use toolcell_spec::dialect::sections::with_custom;
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
 use super::alone;
-use crate::support::{Test, Toolcell, scratch, wat};
+use crate::support::{Test, Toolcell, fixture, scratch, wat};
 
 /// The tool `name` of the component `plain`.
 fn plain(name: &str) -> Test {
@@ -484,4 +484,40 @@ async fn a_component_for_a_later_wasi_is_told_what_to_build_it_for() {
             .ends_with("toolcell has cli, clocks, filesystem, random, sockets and http/client");
         assert_eq!(told, is_told, "{}", refusal.message);
     }
+}
+
+#[tokio::test]
+async fn streams_and_futures_that_functions_return_are_read_to_their_end() {
+    let component = std::fs::read(fixture("streams")).unwrap();
+    let test = |tool: &str| alone(component.clone(), Some(tool));
+    let call = async |tool: &str, input: Value| test(tool).call(input).await;
+    let count = call("tools-count", json!({ "to": 300 })).await.succeeded();
+    assert_eq!(count, json!((0..300).collect::<Vec<u32>>()));
+    assert_eq!(
+        call("tools-words", json!({})).await.succeeded(),
+        json!(["one", "two"])
+    );
+    assert_eq!(
+        call("tools-bytes", json!({ "count": 3 })).await.succeeded(),
+        "eHh4"
+    );
+    assert_eq!(call("tools-later", json!({})).await.succeeded(), "at last");
+    assert_eq!(
+        call("tools-sum", json!({ "a": 40, "b": 2 }))
+            .await
+            .succeeded(),
+        42
+    );
+    let many = call("tools-count", json!({ "to": 100_001 })).await;
+    many.failed("result_too_large", "too_many_values");
+    call("tools-flood", json!({}))
+        .await
+        .failed("result_too_large", "output_limit");
+    let never = test("tools-never").timeout_ms(500).call(json!({})).await;
+    assert!(never.0.result.is_error, "{:?}", never.0.result);
+    let names = alone(component, None).load().await.unwrap();
+    assert!(
+        !names.iter().any(|name| name.ends_with("pairs")),
+        "{names:?}"
+    );
 }

@@ -1,6 +1,6 @@
 //! A server that answers what it got, and breaks every promise of `wasi:http/incoming-handler`, by path.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 

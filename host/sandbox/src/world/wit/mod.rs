@@ -1,6 +1,7 @@
 //! Components of plain functions: one tool for each function whose types have values in JSON. A description reads only
 //! the types; no code runs.
 
+mod collect;
 mod docs;
 mod exports;
 mod schema;
@@ -19,6 +20,7 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Val};
 use super::{Call, ComponentWorld, FirstLoad, Outcome, answer};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 use crate::state::StoreState;
+use collect::Collected;
 pub(in crate::world) use exports::ExportedFunctions;
 use shape::{FunctionSignature, JsonShape};
 use value::ValueMismatch;
@@ -104,9 +106,24 @@ impl ComponentWorld for WitWorld {
             function
                 .call_async(&mut *store, &arguments, &mut results)
                 .await?;
+            if let Some(item) = &signature.streamed
+                && let Some(value) = results.pop()
+            {
+                return match collect::collect(store, value, item).await? {
+                    Collected::Bytes(base64) => Ok(success(Value::String(base64))),
+                    Collected::Items(items) if is_list(signature) => {
+                        outcome(signature, vec![Val::List(items)])
+                    }
+                    Collected::Items(item) => outcome(signature, item),
+                };
+            }
             outcome(signature, results)
         })
     }
+}
+
+fn is_list(signature: &FunctionSignature) -> bool {
+    matches!((&signature.output, &signature.streamed), (Some(JsonShape::List(item)), Some(streamed)) if **item == *streamed)
 }
 
 fn arguments(signature: &FunctionSignature, input: &str) -> Result<Vec<Val>, String> {
@@ -193,6 +210,7 @@ mod tests {
             input: JsonShape::Record(Vec::new()),
             output,
             results: value.len(),
+            streamed: None,
         };
         outcome(&signature, value).unwrap()
     }
@@ -322,6 +340,7 @@ mod tests {
             input,
             output: None,
             results: 0,
+            streamed: None,
         };
         let read = arguments(&signature, "{\"a\": \"x\", \"b\": true}").unwrap();
         assert_eq!(

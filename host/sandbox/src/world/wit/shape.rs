@@ -1,5 +1,6 @@
 //! The types of a function, read once when its component is linked, so that a call does not walk them.
 
+use super::collect::is_simple;
 use wasmtime::component::Type;
 use wasmtime::component::types::ComponentFunc;
 
@@ -68,6 +69,8 @@ pub(super) struct FunctionSignature {
     pub(super) input: JsonShape,
     pub(super) output: Option<JsonShape>,
     pub(super) results: usize,
+    /// The items of a stream or a future that is the result.
+    pub(super) streamed: Option<JsonShape>,
 }
 
 impl FunctionSignature {
@@ -81,9 +84,20 @@ impl FunctionSignature {
         for (name, kind) in function.params() {
             input.push((types.name(name)?, types.shape(&kind, 0)?));
         }
+        let kinds: Vec<Type> = function.results().collect();
+        let streamed = types.streamed(&kinds)?;
         let mut outputs = Vec::new();
-        for kind in function.results() {
-            outputs.push(types.shape(&kind, 0)?);
+        match (&streamed, &kinds[..]) {
+            (Some(JsonShape::Int(IntegerType::U8)), [Type::Stream(_)]) => {
+                outputs.push(JsonShape::Bytes);
+            }
+            (Some(item), [Type::Stream(_)]) => outputs.push(JsonShape::List(item.clone().into())),
+            (Some(item), _) => outputs.push(item.clone()),
+            (None, kinds) => {
+                for kind in kinds {
+                    outputs.push(types.shape(kind, 0)?);
+                }
+            }
         }
         let results = outputs.len();
         let output = match results {
@@ -94,6 +108,7 @@ impl FunctionSignature {
             input: JsonShape::Record(input),
             output,
             results,
+            streamed,
         })
     }
 }
@@ -114,6 +129,23 @@ fn cases(count: usize) -> Result<(), String> {
 }
 
 impl ShapeReader<'_> {
+    /// The items of a stream or a future that is the only result.
+    fn streamed(&mut self, results: &[Type]) -> Result<Option<JsonShape>, String> {
+        let item = match results {
+            [Type::Stream(stream)] => stream.ty(),
+            [Type::Future(future)] => future.ty(),
+            _ => return Ok(None),
+        };
+        let item = item.map(|item| self.shape(&item, 1)).transpose()?;
+        match item.filter(is_simple) {
+            Some(item) => Ok(Some(item)),
+            None => Err(
+                "it returns a stream or a future of what is not a text, a number, true or false"
+                    .to_owned(),
+            ),
+        }
+    }
+
     fn shape(&mut self, kind: &Type, depth: usize) -> Result<JsonShape, String> {
         self.take(1)?;
         if depth > DEPTH_MAX {

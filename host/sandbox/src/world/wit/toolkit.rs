@@ -130,11 +130,13 @@ mod tests {
             input,
             output: Some(output),
             results: 1,
+            streamed: None,
         };
         let stop = FunctionSignature {
             input: JsonShape::Record(Vec::new()),
             output: None,
             results: 0,
+            streamed: None,
         };
         ExportedFunctions {
             functions: vec![
