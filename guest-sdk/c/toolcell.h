@@ -228,8 +228,8 @@ const char *toolcell_describe(void);
 /* ---- More that a component may export: each once, beside the toolkit ---- */
 
 /* `void check(toolcell_call *call)` looks at the arguments before a call is decided on, without files and network, and refuses
- * them with `toolcell_fail`. */
-#define TOOLCELL_VALIDATION(check) TOOLCELL_EXPORT_VALIDATION(check)
+ * them with `toolcell_fail`. `preflight`, of the same type, says in the same way that the call could not start. Either may be NULL. */
+#define TOOLCELL_VALIDATION(check, preflight) TOOLCELL_EXPORT_VALIDATION(check, preflight)
 /* `void configure(toolcell_call *call)` takes the settings of the operator, `call->input`, before each call of a tool. It
  * refuses them with `toolcell_fail`. It is not called if there are none. */
 #define TOOLCELL_CONFIGURATION(configure) TOOLCELL_EXPORT_CONFIGURATION(configure)
@@ -423,14 +423,14 @@ void toolcell_prepare(toolcell_call *call);
 void *toolcell_checked(const char *tool, size_t tool_length, const char *input, size_t length, void (*check)(toolcell_call *));
 void *toolcell_classified(const char *tool, size_t tool_length, const char *input, size_t length,
                           toolcell_facts (*classify)(const toolcell_call *));
-#define TOOLCELL_EXPORT_VALIDATION(check) \
+#define TOOLCELL_EXPORT_VALIDATION(check, preflight) \
     TOOLCELL_EXPORT("validation@0.2.0#validate-values") \
     void *toolcell_export_values(const char *tool, size_t tool_length, const char *input, size_t length) { \
         return toolcell_checked(tool, tool_length, input, length, check); \
     } \
     TOOLCELL_EXPORT("validation@0.2.0#preflight") \
     void *toolcell_export_preflight(const char *tool, size_t tool_length, const char *input, size_t length) { \
-        return toolcell_checked(tool, tool_length, input, length, NULL); \
+        return toolcell_checked(tool, tool_length, input, length, preflight); \
     }
 #define TOOLCELL_EXPORT_CONFIGURATION(configure) \
     TOOLCELL_EXPORT("configuration@0.2.0#configure") \
@@ -445,9 +445,12 @@ void *toolcell_classified(const char *tool, size_t tool_length, const char *inpu
 #else
 /* For the host of tests. */
 extern void (*toolcell_validation)(toolcell_call *call);
+extern void (*toolcell_preflight)(toolcell_call *call);
 extern void (*toolcell_configuration)(toolcell_call *call);
 extern toolcell_facts (*toolcell_classification)(const toolcell_call *call);
-#define TOOLCELL_EXPORT_VALIDATION(check) void (*toolcell_validation)(toolcell_call *) = check;
+#define TOOLCELL_EXPORT_VALIDATION(check, preflight) \
+    void (*toolcell_validation)(toolcell_call *) = check; \
+    void (*toolcell_preflight)(toolcell_call *) = preflight;
 #define TOOLCELL_EXPORT_CONFIGURATION(configure) void (*toolcell_configuration)(toolcell_call *) = configure;
 #define TOOLCELL_EXPORT_CLASSIFICATION(classify) toolcell_facts (*toolcell_classification)(const toolcell_call *) = classify;
 #endif

@@ -9,6 +9,7 @@
 /* The component's own are defined by the macros of `toolcell.h`. */
 #define WEAK __attribute__((weak))
 WEAK void (*toolcell_validation)(toolcell_call *call) = NULL;
+WEAK void (*toolcell_preflight)(toolcell_call *call) = NULL;
 WEAK void (*toolcell_configuration)(toolcell_call *call) = NULL;
 WEAK toolcell_facts (*toolcell_classification)(const toolcell_call *call) = NULL;
 
@@ -77,6 +78,7 @@ toolcell_test_outcome toolcell_test_call(const char *tool, const char *input) {
     asked = NULL;
     toolcell_prepare(&call);
     if (toolcell_validation) toolcell_validation(&call);
+    if (toolcell_preflight && !outcome.set) toolcell_preflight(&call);
     if (settings && !outcome.set) {
         toolcell_call configuring = call_of("", settings, &outcome);
         if (!toolcell_configuration) give_up("TOOLCELL_CONFIGURATION names no function", settings);

@@ -25,7 +25,7 @@ NEEDS = {
     "progress": "progress", "partial_result": "progress", "log": "log", "canceled": "cancellation",
     "checkpoint": "cancellation", "ask": "interaction", "remember": "interaction", "remembered": "interaction",
     "artifact": "artifacts", "modify_context": "context-modifiers", "call_tool": "tools", "callable_tools": "tools",
-    "fetch": "http", "check": "validation", "configuration": "configuration", "classify": "classification",
+    "fetch": "http", "check": "validation", "preflight": "validation", "configuration": "configuration", "classify": "classification",
     "ask_all": "interaction", "wait": "cancellation-signal", "acknowledge": "cancellation",
 }
 #: Folders that hold no source of the component. All that toolcell leaves out of the digest of the sources is among them: a

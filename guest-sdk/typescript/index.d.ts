@@ -174,6 +174,8 @@ export interface Definition<I extends Properties, R> extends Facts {
   input: I;
   /** Looks at the arguments before the call is decided on, without files and network. What it throws refuses the call. */
   check?(input: InferObject<I>): void;
+  /** Throws what a call lacks to start. */
+  preflight?(input: InferObject<I>): void;
   /** Says what one call would do. It may only narrow what the tool declares. */
   classify?(input: InferObject<I>): CallFacts;
   run(input: InferObject<I>, context: Context): R;

@@ -40,10 +40,14 @@ export const forget = () => {
 
 const toolOf = (kit, name) => kit.tools.find((tool) => tool.name === name);
 
-export function checkValues(kit, name, input) {
+/** `field` is `check` or `preflight`. */
+function run(kit, name, input, field) {
   const tool = toolOf(kit, name);
-  tool?.check?.(withDefaults(tool.input ?? {}, input));
+  tool?.[field]?.(withDefaults(tool.input ?? {}, input));
 }
+
+export const checkValues = (kit, name, input) => run(kit, name, input, 'check');
+export const preflight = (kit, name, input) => run(kit, name, input, 'preflight');
 
 export function classify(kit, name, input) {
   const tool = toolOf(kit, name);
@@ -53,9 +57,9 @@ export function classify(kit, name, input) {
 const claim = (stated) => (stated === undefined ? 'unstated' : stated ? 'yes' : 'no');
 
 /** A failure is thrown as the record of the contract. */
-const answering = (run) => {
+const answering = (work) => {
   try {
-    run();
+    work();
   } catch (thrown) {
     throw toRecord(thrown);
   }
@@ -65,9 +69,9 @@ const answering = (run) => {
 export function interfaces(kit) {
   const has = (field) => kit.tools.some((tool) => tool[field]);
   const found = {};
-  if (has('check')) {
-    const validateValues = (name, input) => answering(() => checkValues(kit, name, JSON.parse(input)));
-    found.validation = { validateValues, preflight() {} };
+  if (has('check') || has('preflight')) {
+    const running = (run) => (name, input) => answering(() => run(kit, name, JSON.parse(input)));
+    found.validation = { validateValues: running(checkValues), preflight: running(preflight) };
   }
   if (has('classify')) {
     found.classification = {

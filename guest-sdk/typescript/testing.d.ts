@@ -12,6 +12,8 @@ export function reset(): void;
 export function call(kit: Toolkit, name: string, input: object, context?: { cwd?: string; scratch?: string }): any;
 /** Runs the check of a tool, which throws what refuses the call. */
 export function check(kit: Toolkit, name: string, input: object): void;
+/** Runs the preflight of a tool, which throws what the call lacks. */
+export function preflight(kit: Toolkit, name: string, input: object): void;
 /** What a tool says of one call. */
 export function classify(kit: Toolkit, name: string, input: object): CallFacts;
 /** Sets the settings of the operator. */

@@ -31,7 +31,7 @@ export const offer = (name, answer) => {
   state.tools[name] = answer;
 };
 
-export { checkValues as check, classify, configure } from './more.js';
+export { checkValues as check, classify, configure, preflight } from './more.js';
 
 export const describe = (kit) => describeKit(kit);
 

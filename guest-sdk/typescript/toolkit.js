@@ -36,7 +36,7 @@ export function describe({ namespace, tools }) {
   return { namespace, tools: tools.map(declaration) };
 }
 
-function declaration({ name, description, input, output: structured, run, check, classify, ...facts }) {
+function declaration({ name, description, input, output: structured, run, check, preflight, classify, ...facts }) {
   const declared = { name, description, input: objectSchema(input ?? {}) };
   if (structured) declared.output = structured.json ?? objectSchema(structured);
   for (const kind of ['paths', 'urls']) {

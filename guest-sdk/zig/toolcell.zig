@@ -296,22 +296,40 @@ pub const Facts = extern struct {
 
 const is_component = @import("builtin").target.cpu.arch.isWasm();
 
-/// `check` looks at the arguments of a call before it is decided on, without files and network, and returns what it refuses
-/// them with. Once, beside `toolkit`.
-pub fn validation(comptime check: fn (*Call) ?Failure) void {
+pub const Checks = struct {
+    /// Looks at the arguments of a call before it is decided on, without files and network, and returns what it refuses them
+    /// with.
+    values: *const fn (*Call) ?Failure = passes,
+    /// Says in the same way that the call could not start.
+    preflight: *const fn (*Call) ?Failure = passes,
+
+    fn passes(_: *Call) ?Failure {
+        return null;
+    }
+};
+
+/// Once, beside `toolkit`.
+pub fn validation(comptime own: Checks) void {
     const Exported = struct {
         fn checks(call: *Call) callconv(.c) void {
-            if (check(call)) |failure| give(call, .{ .failure = failure });
+            if (own.values(call)) |failure| give(call, .{ .failure = failure });
+        }
+        fn starts(call: *Call) callconv(.c) void {
+            if (own.preflight(call)) |failure| give(call, .{ .failure = failure });
         }
         fn values(name: [*]const u8, name_length: usize, input: [*]const u8, length: usize) callconv(.c) *anyopaque {
             return toolcell_checked(name, name_length, input, length, checks);
         }
         fn preflight(name: [*]const u8, name_length: usize, input: [*]const u8, length: usize) callconv(.c) *anyopaque {
-            return toolcell_checked(name, name_length, input, length, null);
+            return toolcell_checked(name, name_length, input, length, starts);
         }
         const native: *const fn (*Call) callconv(.c) void = checks;
+        const native_preflight: *const fn (*Call) callconv(.c) void = starts;
     };
-    if (!is_component) return @export(&Exported.native, .{ .name = "toolcell_validation" });
+    if (!is_component) {
+        @export(&Exported.native, .{ .name = "toolcell_validation" });
+        return @export(&Exported.native_preflight, .{ .name = "toolcell_preflight" });
+    }
     @export(&Exported.values, .{ .name = "toolcell:tool/validation@0.2.0#validate-values" });
     @export(&Exported.preflight, .{ .name = "toolcell:tool/validation@0.2.0#preflight" });
 }

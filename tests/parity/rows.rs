@@ -38,7 +38,7 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("failed requests as failures", failed_requests),
     ("calls of other tools", calls),
     ("settings", settings),
-    ("checks of values", checks),
+    ("checks of values, and whether a call can start", checks),
     ("classification", classification),
     ("version and licence", package),
     ("native tests", Probe::test_natively),
@@ -449,6 +449,8 @@ fn settings(probe: &Probe) {
 fn checks(probe: &Probe) {
     let called = wait_for(probe.test("even").call(json!({ "n": 3 })));
     called.failed("invalid_arguments", "odd").never_ran();
+    let called = wait_for(probe.test("even").call(json!({ "n": 0 })));
+    called.failed("setup_required", "not_ready").never_ran();
     assert_eq!(
         texts(&wait_for(probe.test("even").call(json!({ "n": 4 })))),
         json!(["4"])

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ._calls import Answer, Callable, call_tool, callable_tools
 from ._configuration import configuration, configured
 from ._context import Context, context
-from ._declare import Facts, check, classify, tool
+from ._declare import Facts, check, classify, preflight, tool
 from ._errors import Canceled, NotAnswered, ToolError
 from ._http import Response, fetch
 from ._output import Output, audio, diff, file, image, link, text
@@ -37,7 +37,7 @@ __all__ = [
     "Answer", "Artifact", "Callable", "Canceled", "Context", "Facts", "NotAnswered", "Output", "Response", "ToolError", "Url",
     "WritablePath", "acknowledge", "artifact", "ask", "ask_all", "audio", "call_tool", "callable_tools", "canceled", "check", "checkpoint", "classify",
     "configuration", "configured", "context", "diff", "fetch", "file", "image", "link", "log", "modify_context",
-    "partial_result", "progress", "remember", "remembered", "text", "tool", "wait",
+    "partial_result", "preflight", "progress", "remember", "remembered", "text", "tool", "wait",
 ]
 
 # A type checker would take every name for one of this module.

@@ -218,12 +218,13 @@ def _run(found, call):
         return wit.Outcome_Failure(_to_wit(failure(error)))
 
 
-def _check(tool, text):
+def _check(tool, text, name):
     found = _declare.declared(tool)
-    if found.check is None:
+    function = getattr(found, name)
+    if function is None:
         return
     try:
-        found.check(**found.values(json.loads(text)))
+        function(**found.values(json.loads(text)))
     except ToolError as error:
         raise Err(_to_wit(error)) from None
     except (Unusable, ValueError) as error:
@@ -248,10 +249,10 @@ def component(namespace):
 
     class Validation:
         def validate_values(self, tool, input):
-            _check(tool, input)
+            _check(tool, input, "check")
 
         def preflight(self, tool, input):
-            pass
+            _check(tool, input, "preflight")
 
     class Classification:
         def classify(self, tool, input):

@@ -19,6 +19,7 @@ class Declared:
     def __init__(self, function, options):
         self.function = function
         self.check = None
+        self.preflight = None
         self.classify = None
         self.name = options.pop("name", None) or function.__name__
         signature, hints = inspect.signature(function), _schema.hints(function)
@@ -121,6 +122,16 @@ def check(function):
 
     def register(checking):
         declared(function).check = checking
+        return checking
+
+    return register
+
+
+def preflight(function):
+    """Makes a function say whether a call of the tool `function` could start: it raises what is missing. See `check`."""
+
+    def register(checking):
+        declared(function).preflight = checking
         return checking
 
     return register

@@ -215,8 +215,8 @@ def call(function, arguments=None, *, cwd=None, scratch=None, attempt=1):
             _context.enter("test", attempt, {name: str(place) for name, place in folders.items() if place is not None})
             if cwd is not None:
                 os.chdir(cwd)
-            if declared.check is not None:
-                declared.check(**declared.values(arguments))
+            for function in filter(None, (declared.check, declared.preflight)):
+                function(**declared.values(arguments))
             case, found = _output.outcome(declared.run(arguments))
         except _Asked:
             return Called(question=_host.current().question[:2])

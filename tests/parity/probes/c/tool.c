@@ -206,6 +206,11 @@ static void check(toolcell_call *call) {
     if (!strcmp(call->tool, "even") && n % 2) toolcell_fail(call, TOOLCELL_INVALID_ARGUMENTS, "odd", "%lld is odd", n);
 }
 
+static void preflight(toolcell_call *call) {
+    bool is_zero = !toolcell_get_int(call->input, "n", 1);
+    if (!strcmp(call->tool, "even") && is_zero) toolcell_fail(call, TOOLCELL_SETUP_REQUIRED, "not_ready", "not for 0");
+}
+
 static const toolcell_field touch_fields[] = {{.name = "change", .type = TOOLCELL_BOOLEAN}, {.name = NULL}};
 
 static void touch(toolcell_call *call) { toolcell_text(call, "touched"); }
@@ -239,6 +244,6 @@ TOOLCELL_TOOLKIT(
     {.name = "even", .description = "Takes even numbers.", .run = even, .arguments = even_fields},
     {.name = "touch", .description = "Says whether it changes things.", .run = touch, .arguments = touch_fields, .more = WRITES});
 
-TOOLCELL_VALIDATION(check)
+TOOLCELL_VALIDATION(check, preflight)
 TOOLCELL_CONFIGURATION(configure)
 TOOLCELL_CLASSIFICATION(classify)

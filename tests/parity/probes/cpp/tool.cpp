@@ -201,6 +201,11 @@ static std::optional<Failure> check(const Call &call) {
     return Failure{TOOLCELL_INVALID_ARGUMENTS, "odd", "the number is odd"};
 }
 
+static std::optional<Failure> preflight(const Call &call) {
+    if (call.tool() != "even" || call.arguments<Number>().n != 0) return {};
+    return Failure{TOOLCELL_SETUP_REQUIRED, "not_ready", "not for 0"};
+}
+
 struct Change {
     bool change = false;
     static constexpr auto fields = toolcell::fields(field("change", &Change::change));
@@ -228,6 +233,6 @@ TOOLCELL_TOOLKIT("parity", tool<order>("order", "Answers an order."), tool<say>(
                  tool<relay>("relay", "Calls a tool.", R"("tool_calls": ["*"])"), tool<setting>("setting", "Says its setting."),
                  tool<even>("even", "Takes even numbers."), tool<touch>("touch", "Says whether it changes things.", WRITES));
 
-TOOLCELL_VALIDATION(checks<check>)
+TOOLCELL_VALIDATION(checks<check>, checks<preflight>)
 TOOLCELL_CONFIGURATION(checks<configure>)
 TOOLCELL_CLASSIFICATION(classifies<classify>)

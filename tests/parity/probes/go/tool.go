@@ -185,6 +185,13 @@ func isEven(input Number) error {
 	return nil
 }
 
+func preflight(input Number) error {
+	if input.N == 0 {
+		return toolcell.Errorf(toolcell.SetupRequired, "not_ready", "not for 0")
+	}
+	return nil
+}
+
 type Change struct {
 	Change bool `json:"change"`
 }
@@ -217,7 +224,7 @@ func init() {
 			toolcell.With("urls", []string{"url"}), toolcell.With("write_effects", []string{"remote_mutation"})),
 		toolcell.Tool("relay", "Calls a tool.", relay, toolcell.With("tool_calls", []string{"*"})),
 		toolcell.Tool("setting", "Says its setting.", setting),
-		toolcell.Tool("even", "Takes even numbers.", even, validation.Check(isEven)),
+		toolcell.Tool("even", "Takes even numbers.", even, validation.Check(isEven), validation.Preflight(preflight)),
 		toolcell.Tool("touch", "Says whether it changes things.", touch, writes, classification.By(facts)))
 }
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from toolcell import (
     Facts, Output, ToolError, Url, acknowledge, artifact, ask, ask_all, call_tool, callable_tools, check, classify, configuration,
-    configured, context, fetch as send, log, modify_context, partial_result, progress, remember, remembered, text, tool,
+    configured, context, fetch as send, log, modify_context, partial_result, preflight, progress, remember, remembered, text, tool,
     wait as wait_for,
 )
 
@@ -197,6 +197,12 @@ def even(n: int) -> str:
 def is_even(n):
     if n % 2:
         raise ToolError(f"{n} is odd", code="odd", kind="invalid_arguments")
+
+
+@preflight(even)
+def is_ready(n):
+    if n == 0:
+        raise ToolError("not for 0", code="not_ready", kind="setup_required")
 
 
 @tool(access=["file_read", "file_write"])

@@ -157,6 +157,12 @@ fn check(call: *toolcell.Call) ?toolcell.Failure {
     return if (@rem(input.n, 2) == 0) null else .{ .class = .invalid_arguments, .code = "odd", .message = "the number is odd" };
 }
 
+fn preflight(call: *toolcell.Call) ?toolcell.Failure {
+    if (!std.mem.eql(u8, std.mem.span(call.tool), "even")) return null;
+    const input = call.arguments(Number) catch return null;
+    return if (input.n != 0) null else .{ .class = .setup_required, .code = "not_ready", .message = "not for 0" };
+}
+
 const Change = struct { change: bool };
 
 fn touch(_: *toolcell.Call, _: Change) toolcell.Output {
@@ -189,7 +195,7 @@ comptime {
         toolcell.tool("even", "Takes even numbers.", even, .{}),
         toolcell.tool("touch", "Says whether it changes things.", touch, .{ .more = writes }),
     });
-    toolcell.validation(check);
+    toolcell.validation(.{ .values = check, .preflight = preflight });
     toolcell.configuration(configure);
     toolcell.classification(classify);
 }

@@ -259,8 +259,15 @@ fn is_even(input: &Number) -> Result<(), ToolError> {
     Err(ToolError::invalid_arguments("odd", "the number is odd"))
 }
 
+fn is_ready(input: &Number) -> Result<(), ToolError> {
+    if input.n != 0 {
+        return Ok(());
+    }
+    Err(ToolError::setup_required("not_ready", "not for 0"))
+}
+
 /// Takes even numbers.
-#[tool(validate = is_even)]
+#[tool(validate = is_even, preflight = is_ready)]
 fn even(input: Number) -> String {
     input.n.to_string()
 }

@@ -143,6 +143,9 @@ export default toolkit('parity', [
     check({ n }) {
       if (n % 2 !== 0) throw new ToolError('odd', `${n} is odd`, { class: 'invalid_arguments' });
     },
+    preflight({ n }) {
+      if (n === 0) throw new ToolError('not_ready', 'not for 0', { class: 'setup_required' });
+    },
     run: ({ n }) => `${n}`,
   }),
   tool({
