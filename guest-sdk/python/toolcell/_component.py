@@ -1,5 +1,6 @@
 """The component: the host's imports, and what the host calls. Only the build's entry imports this module."""
 
+import contextlib
 import gc
 import importlib
 import json
@@ -148,12 +149,14 @@ def _send(method, scheme, authority, target, headers, body):
     request.set_path_with_query(target)
     outgoing = request.body()
     future = _handler.handle(request, None)
-    if body:
-        with outgoing.write() as stream:
-            # The host takes at most 4096 bytes at a time here.
-            for start in range(0, len(body), 4096):
-                stream.blocking_write_and_flush(body[start:start + 4096])
-    _http.OutgoingBody.finish(outgoing, None)
+    # A server may answer before it has read everything, or not be there: the answer says which.
+    with contextlib.suppress(Err):
+        if body:
+            with outgoing.write() as stream:
+                # The host takes at most 4096 bytes at a time here.
+                for start in range(0, len(body), 4096):
+                    stream.blocking_write_and_flush(body[start:start + 4096])
+        _http.OutgoingBody.finish(outgoing, None)
     with future.subscribe() as ready:
         ready.block()
     found = future.get()
