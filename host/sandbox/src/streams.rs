@@ -1,4 +1,4 @@
-//! Streams of WASI 0.2 as those of WASI 0.3, so that both have the same limits.
+//! Streams of WASI 0.2 in the form of WASI 0.3, so that both have the same limits.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,7 +13,7 @@ use crate::state::StoreState;
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-type Polled = Poll<wasmtime::Result<StreamResult>>;
+type StreamPoll = Poll<wasmtime::Result<StreamResult>>;
 
 /// Where the end of a stream is told: a success, or why it failed.
 pub(super) struct StreamEnd<E> {
@@ -37,7 +37,7 @@ impl<E> StreamEnd<E> {
     }
 
     /// A limit that was exceeded ends the call.
-    fn of(&mut self, error: StreamError) -> Polled {
+    fn of(&mut self, error: StreamError) -> StreamPoll {
         let result = match error {
             StreamError::Closed => Ok(()),
             StreamError::LastOperationFailed(error) => Err((self.error)(&error)),
@@ -76,7 +76,7 @@ impl<E: Send + 'static> StreamProducer<StoreState> for InputProducer<E> {
         mut store: StoreContextMut<'a, StoreState>,
         mut to: Destination<'a, u8, BytesMut>,
         finish: bool,
-    ) -> Polled {
+    ) -> StreamPoll {
         // Asks whether there is something to read. Reading says it, too.
         if to.remaining(&mut store) == Some(0) {
             return Poll::Ready(Ok(StreamResult::Completed));
@@ -123,7 +123,7 @@ impl<E: Send + 'static> StreamConsumer<StoreState> for OutputConsumer<E> {
         store: StoreContextMut<'_, StoreState>,
         from: Source<'_, u8>,
         finish: bool,
-    ) -> Polled {
+    ) -> StreamPoll {
         let mut from = from.as_direct(store);
         loop {
             match self.stream.check_write() {
@@ -154,7 +154,7 @@ impl<E: Send + 'static> StreamConsumer<StoreState> for OutputConsumer<E> {
     }
 }
 
-fn unready(finish: bool) -> Polled {
+fn unready(finish: bool) -> StreamPoll {
     if finish {
         Poll::Ready(Ok(StreamResult::Cancelled))
     } else {

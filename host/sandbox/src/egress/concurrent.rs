@@ -1,4 +1,4 @@
-//! `wasi:http/types` and `wasi:http/client` of WASI 0.3. Requests pass the same gate as those of WASI 0.2, and headers that
+//! `wasi:http/types` and `wasi:http/client` of WASI 0.3. Requests pass the gate that WASI 0.2 has, and headers that
 //! the host keeps for a guest count as its memory.
 
 use wasmtime::component::{Linker, Resource};

@@ -1,4 +1,4 @@
-//! The imports of WASI 0.3. Files, standard streams and requests are those of WASI 0.2, so that both have the same
+//! The imports of WASI 0.3. WASI 0.2 serves files, standard streams and requests, so that both have the same
 //! checks and limits.
 
 use tokio::sync::oneshot;

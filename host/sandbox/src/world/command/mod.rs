@@ -27,7 +27,7 @@ use crate::wasi::CommandInput;
 use declaration::CommandFacts;
 pub(super) use declaration::named_by;
 
-/// Starts of the export's name: all versions of WASI 0.2 are compatible, and so are those of WASI 0.3. A program of WASI 0.3
+/// Starts of the export's name: all versions of WASI 0.2 are compatible, and all of WASI 0.3. A program of WASI 0.3
 /// may export both, with one of WASI 0.2 that its toolchain made and that does nothing.
 const RUN: &str = "wasi:cli/run@0.2.";
 const CONCURRENT_RUN: &str = "wasi:cli/run@0.3.";

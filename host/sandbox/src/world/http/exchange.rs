@@ -34,7 +34,7 @@ pub(super) enum ServerAnswer {
     Nothing,
 }
 
-type Given = Result<Response<HyperOutgoingBody>, ErrorCode>;
+type ServerResponse = Result<Response<HyperOutgoingBody>, ErrorCode>;
 
 /// A server that goes on after its response is waited for, because it may still change something. Each of its errors is
 /// the call's.
@@ -74,7 +74,7 @@ pub(super) async fn exchange(
     Ok(read.into_answer())
 }
 
-/// As above, but work that goes on after the response ends with the call, as that of other asynchronous components.
+/// As above, but work that goes on after the response ends with the call, as in other asynchronous components.
 pub(super) async fn concurrent_exchange(
     server: &ServicePre<StoreState>,
     store: &mut Store<StoreState>,
@@ -119,7 +119,7 @@ impl ResponseReader {
     }
 
     /// Ends with the body, or if the server drops what it was to set.
-    async fn read(&mut self, receive: Receiver<Given>) -> wasmtime::Result<()> {
+    async fn read(&mut self, receive: Receiver<ServerResponse>) -> wasmtime::Result<()> {
         let Ok(given) = receive.await else {
             return Ok(());
         };

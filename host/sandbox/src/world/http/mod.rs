@@ -21,7 +21,7 @@ use crate::state::StoreState;
 
 pub(super) use declaration::named_by;
 
-/// Starts of the export's name: all versions of WASI 0.2 are compatible, and so are those of WASI 0.3.
+/// Starts of the export's name: all versions of WASI 0.2 are compatible, and all of WASI 0.3.
 const HANDLER: &str = "wasi:http/incoming-handler@0.2.";
 const CONCURRENT_HANDLER: &str = "wasi:http/handler@0.3.";
 pub(super) const CONTRACT: &str = "wasi:http";

@@ -18,7 +18,7 @@ use crate::trap::ExceededLimit;
 const ITEMS_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 64 << 10;
 
-pub(super) enum Collected {
+pub(super) enum StreamItems {
     Items(Vec<Val>),
     /// Of a stream of bytes, in base64.
     Bytes(String),
@@ -29,17 +29,17 @@ pub(super) async fn collect(
     store: &mut Store<StoreState>,
     value: Val,
     item: &JsonShape,
-) -> wasmtime::Result<Collected> {
+) -> wasmtime::Result<StreamItems> {
     macro_rules! items {
         ($kind:ty, $val:expr) => {{
             let items = read::<$kind>(store, value).await?;
-            Collected::Items(items.into_iter().map($val).collect())
+            StreamItems::Items(items.into_iter().map($val).collect())
         }};
     }
     let bytes = |bytes: Vec<u8>| Val::List(bytes.into_iter().map(Val::U8).collect());
     Ok(match item {
         JsonShape::Int(IntegerType::U8) if matches!(value, Val::Stream(_)) => {
-            Collected::Bytes(BASE64.encode(&read::<u8>(store, value).await?))
+            StreamItems::Bytes(BASE64.encode(&read::<u8>(store, value).await?))
         }
         JsonShape::Bool => items!(bool, Val::Bool),
         JsonShape::Int(IntegerType::U8) => items!(u8, Val::U8),
@@ -63,7 +63,7 @@ pub(super) async fn collect(
     })
 }
 
-/// The items can be read: those of other types have no Rust type here.
+/// The items can be read: other types have no Rust type here.
 pub(super) fn is_simple(item: &JsonShape) -> bool {
     use JsonShape::{Bool, Bytes, Char, Float32, Float64, Int, String};
     matches!(

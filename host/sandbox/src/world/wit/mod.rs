@@ -20,7 +20,7 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Val};
 use super::{Call, ComponentWorld, FirstLoad, Outcome, answer};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 use crate::state::StoreState;
-use collect::Collected;
+use collect::StreamItems;
 pub(in crate::world) use exports::ExportedFunctions;
 use shape::{FunctionSignature, JsonShape};
 use value::ValueMismatch;
@@ -110,11 +110,11 @@ impl ComponentWorld for WitWorld {
                 && let Some(value) = results.pop()
             {
                 return match collect::collect(store, value, item).await? {
-                    Collected::Bytes(base64) => Ok(success(Value::String(base64))),
-                    Collected::Items(items) if is_list(signature) => {
+                    StreamItems::Bytes(base64) => Ok(success(Value::String(base64))),
+                    StreamItems::Items(items) if is_list(signature) => {
                         outcome(signature, vec![Val::List(items)])
                     }
-                    Collected::Items(item) => outcome(signature, item),
+                    StreamItems::Items(item) => outcome(signature, item),
                 };
             }
             outcome(signature, results)
