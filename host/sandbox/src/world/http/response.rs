@@ -170,7 +170,7 @@ fn failed(head: &Parts, body: &Bytes) -> Option<ToolError> {
         "the server answered with {}{colon}{said}",
         status(head.status)
     );
-    let code = format!("http_{}", head.status.as_u16());
+    let code = ErrorCode::HttpN.as_str().replace('N', head.status.as_str());
     let seconds = head
         .headers
         .get(RETRY_AFTER)
