@@ -50,6 +50,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["sandbox::space::handles_of_every_kind_are_bounded"],
     ),
     ("descriptors", &["HC-2"], &[]),
+    (
+        "file_turns",
+        &[],
+        &["sandbox::worlds::concurrent::a_call_takes_few_threads"],
+    ),
     ("log_limit", &["HC-4"], &[]),
     (
         "command_output",

@@ -9,7 +9,7 @@ use toolcell_spec::digest;
 
 use super::alone;
 use crate::sandbox::snapshot;
-use crate::support::{Called, Test, fixture, scratch};
+use crate::support::{Called, Ran, Test, Toolcell, fixture, scratch};
 
 fn test() -> Test {
     alone(fs::read(fixture("concurrent")).unwrap(), None)
@@ -145,4 +145,38 @@ async fn quotas_and_limits_hold() {
         .call(json!({ "args": ["spin"] }))
         .await
         .failed("timeout", "fuel_exhausted");
+}
+
+/// All calls share the threads for files.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_call_takes_few_threads_however_many_operations_it_begins() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("a.txt");
+    fs::write(&file, "").unwrap();
+    let input = json!({ "args": ["swarm", "500", file] }).to_string();
+    let component = fixture("concurrent");
+    let words = ["call", component.to_str().unwrap(), &input, "--json"];
+    let grant = format!("--allow-read={}", folder.display());
+    let child = Toolcell::new(words.into_iter().chain([grant.as_str()])).spawn();
+    let tasks = format!("/proc/{}/task", child.id());
+    let threads = std::thread::spawn(move || {
+        let mut most = 0;
+        while let Ok(tasks) = fs::read_dir(&tasks) {
+            let names = tasks
+                .flatten()
+                .map(|task| fs::read_to_string(task.path().join("comm")));
+            let is_meant = |name: &String| name.starts_with("guest-files");
+            let now = names
+                .map(Result::unwrap_or_default)
+                .filter(is_meant)
+                .count();
+            most = most.max(now);
+        }
+        most
+    });
+    let ran = Ran::from(child.wait_with_output().unwrap()).exits(0).json();
+    assert_eq!(ran["structured_content"]["stdout"], "0 failed", "{ran:#}");
+    let most = threads.join().unwrap();
+    assert!((1..=32).contains(&most), "{most} threads");
 }

@@ -7,7 +7,7 @@ mod listing;
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use wasmtime::component::{
     Access, Accessor, FutureReader, HasData, Linker, Resource, ResourceTable, StreamReader,
 };
@@ -52,6 +52,8 @@ struct FileOperation {
     memory: Arc<MemoryMeter>,
     table: ResourceTable,
     ctx: WasiFilesystemCtx,
+    /// `None` for what only opens a stream, and needs no thread.
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl FileOperation {
@@ -62,6 +64,7 @@ impl FileOperation {
             memory: Arc::clone(&view.memory),
             table: ResourceTable::new(),
             ctx: WasiFilesystemCtx::default(),
+            _turn: None,
         };
         let fd = operation.copy(view, fd)?;
         Ok((operation, fd))
@@ -97,21 +100,36 @@ impl FileOperation {
 
 type Store = Accessor<StoreState, ConcurrentFs>;
 
-fn begin(store: &Store, fd: &Resource<Descriptor>) -> FilesystemResult<(FileOperation, Fd)> {
+async fn begin(store: &Store, fd: &Resource<Descriptor>) -> FilesystemResult<(FileOperation, Fd)> {
+    let turn = turn(store).await;
     let begun = store.with(|mut store| FileOperation::begin(&store.get(), fd));
-    begun.map_err(FilesystemError::trap)
+    let (mut operation, fd) = begun.map_err(FilesystemError::trap)?;
+    operation._turn = turn;
+    Ok((operation, fd))
+}
+
+/// A guest need not wait for one operation before it begins another, and all calls share the threads.
+async fn turn(store: &Store) -> Option<OwnedSemaphorePermit> {
+    let turns = store.with(|mut store| Arc::clone(&store.get().rules.turns));
+    if !guard!("file_turns") {
+        return None;
+    }
+    // Nobody closes it.
+    turns.acquire_owned().await.ok()
 }
 
 /// An operation of two descriptors.
-fn begin_both(
+async fn begin_both(
     store: &Store,
     one: &Resource<Descriptor>,
     other: &Resource<Descriptor>,
 ) -> wasmtime::Result<(FileOperation, Fd, Fd)> {
+    let turn = turn(store).await;
     store.with(|mut store| {
         let view = store.get();
         let (mut operation, one) = FileOperation::begin(&view, one)?;
         let other = operation.copy(&view, other)?;
+        operation._turn = turn;
         Ok((operation, one, other))
     })
 }
@@ -169,7 +187,7 @@ macro_rules! operations {
             fd: Resource<Descriptor>,
             $($argument: $kind),*
         ) -> FilesystemResult<$result> {
-            let (mut operation, fd) = begin(store, &fd)?;
+            let (mut operation, fd) = begin(store, &fd).await?;
             let done = operation.view().$name(fd, $($converted),*).await;
             operation.end(done).map($convert)
         })*
@@ -213,7 +231,7 @@ impl types::HostDescriptorWithStore<StoreState> for ConcurrentFs {
         open: OpenFlags,
         flags: DescriptorFlags,
     ) -> FilesystemResult<Resource<Descriptor>> {
-        let (mut operation, fd) = begin(store, &fd)?;
+        let (mut operation, fd) = begin(store, &fd).await?;
         let at = convert::path_flags(at);
         let flags = convert::asked_flags(flags);
         let opened = (operation.view())
@@ -232,7 +250,9 @@ impl types::HostDescriptorWithStore<StoreState> for ConcurrentFs {
         new_fd: Resource<Descriptor>,
         new: String,
     ) -> FilesystemResult<()> {
-        let begun = begin_both(store, &fd, &new_fd).map_err(FilesystemError::trap)?;
+        let begun = begin_both(store, &fd, &new_fd)
+            .await
+            .map_err(FilesystemError::trap)?;
         let (mut operation, fd, new_fd) = begun;
         let at = convert::path_flags(at);
         let linked = operation.view().link_at(fd, at, old, new_fd, new).await;
@@ -246,7 +266,9 @@ impl types::HostDescriptorWithStore<StoreState> for ConcurrentFs {
         new_fd: Resource<Descriptor>,
         new: String,
     ) -> FilesystemResult<()> {
-        let begun = begin_both(store, &fd, &new_fd).map_err(FilesystemError::trap)?;
+        let begun = begin_both(store, &fd, &new_fd)
+            .await
+            .map_err(FilesystemError::trap)?;
         let (mut operation, fd, new_fd) = begun;
         let renamed = operation.view().rename_at(fd, old, new_fd, new).await;
         operation.end(renamed)
@@ -257,7 +279,7 @@ impl types::HostDescriptorWithStore<StoreState> for ConcurrentFs {
         fd: Resource<Descriptor>,
         other: Resource<Descriptor>,
     ) -> wasmtime::Result<bool> {
-        let (mut operation, fd, other) = begin_both(store, &fd, &other)?;
+        let (mut operation, fd, other) = begin_both(store, &fd, &other).await?;
         operation.view().is_same_object(fd, other).await
     }
 

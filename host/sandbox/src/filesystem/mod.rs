@@ -23,6 +23,7 @@ mod whole_file;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
 use toolcell_executor::WorkspaceRoom;
 use toolcell_policy::{Capability, Limits, WORKSPACE};
 use toolcell_spec::TouchList;
@@ -49,6 +50,8 @@ use super::trap::CallDenial;
 #[cfg(feature = "foreign-worlds")]
 pub(super) use self::whole_file::read_text;
 
+const OPERATIONS_AT_ONCE: usize = 8;
+
 #[derive(Debug)]
 pub(super) struct FileRules {
     denials: DeniedPaths,
@@ -59,6 +62,8 @@ pub(super) struct FileRules {
     touched: Mutex<TouchList>,
     /// The error of the guest's last operation.
     failed: Mutex<Option<&'static str>>,
+    /// Operations that run at the same time, of a guest that begins several.
+    turns: Arc<Semaphore>,
 }
 
 impl FileRules {
@@ -78,6 +83,7 @@ impl FileRules {
             own: OpenFolders::default(),
             touched: Mutex::default(),
             failed: Mutex::default(),
+            turns: Arc::new(Semaphore::new(OPERATIONS_AT_ONCE)),
         }
     }
 

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::routes::{
-    Parameter, ParameterPlace, ParameterStyle, ROUTES_MAX, Route, RouteBody, RouteRequest,
-    is_reserved_header,
+    PARAMETERS_MAX, Parameter, ParameterPlace, ParameterStyle, ROUTES_MAX, Route, RouteBody,
+    RouteRequest, is_reserved_header,
 };
 use schema::{Direction, SchemaReader};
 
@@ -144,8 +144,8 @@ fn route(
     }
     let operation_id = operation.get("operationId").and_then(Value::as_str);
     let description = [
-        text(operation.get("summary")),
-        text(operation.get("description")),
+        schemas.text(operation.get("summary"))?,
+        schemas.text(operation.get("description"))?,
     ];
     let description: Vec<&str> = description
         .into_iter()
@@ -187,9 +187,12 @@ fn parameters<'v, 'd: 'v>(
     for list in [operation.get("parameters"), item.get("parameters")] {
         for parameter in list.and_then(Value::as_array).into_iter().flatten() {
             let parameter = schemas.resolved(parameter)?;
-            let key = |value: &Value| [value.get("name").cloned(), value.get("in").cloned()];
+            let key = |value: &'v Value| [value.get("name"), value.get("in")];
             if !found.iter().any(|known| key(known) == key(parameter)) {
                 found.push(parameter);
+            }
+            if found.len() > PARAMETERS_MAX {
+                return Err(format!("it has more than {PARAMETERS_MAX} parameters"));
             }
         }
     }
@@ -279,7 +282,7 @@ impl Arguments {
             Some(schema) => schemas.read(schema, Direction::Input)?,
             None => json!({ "type": "string" }),
         };
-        describe(&mut schema, text(parameter.get("description")));
+        describe(&mut schema, schemas.text(parameter.get("description"))?);
         self.take(argument, schema, required);
         Ok(())
     }
@@ -307,7 +310,7 @@ impl Arguments {
                 ],
             }),
         };
-        describe(&mut schema, text(body.get("description")));
+        describe(&mut schema, schemas.text(body.get("description"))?);
         let taken = self.properties.contains_key("body");
         let argument = if taken { "request_body" } else { "body" }.to_owned();
         let media_type = media_type.to_owned();

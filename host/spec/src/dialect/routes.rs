@@ -10,7 +10,7 @@ use crate::{CONNECTION_HEADERS, CREDENTIAL_HEADERS};
 
 /// A toolkit with more tools is refused.
 pub const ROUTES_MAX: usize = 256;
-const PARAMETERS_MAX: usize = 64;
+pub(super) const PARAMETERS_MAX: usize = 64;
 const PATH_BYTES_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 128;
 pub const METHOD_BYTES_MAX: usize = 32;

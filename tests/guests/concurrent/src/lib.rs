@@ -2,6 +2,7 @@
 
 use std::future::IntoFuture;
 
+use futures::future::join_all;
 use futures::join;
 use wasip3::cli::{environment, exit, stderr, stdin, stdout};
 use wasip3::clocks::monotonic_clock;
@@ -47,6 +48,19 @@ impl wasip3::exports::cli::run::Guest for Concurrent {
             }
             "write" => write(&argument(2), argument(3).into_bytes()).await,
             "list" => list(&argument(2)).await,
+            "swarm" => {
+                let count = argument(2).parse().unwrap_or(0);
+                let (folder, path) = folder_of(&argument(3)).ok_or(())?;
+                let looks = || {
+                    let look = |_| folder.stat_at(PathFlags::empty(), path.clone());
+                    join_all((0..count).map(look))
+                };
+                let mut failed = 0;
+                for _ in 0..20 {
+                    failed += looks().await.iter().filter(|look| look.is_err()).count();
+                }
+                print(&format!("{failed} failed")).await
+            }
             "two" => {
                 let (one, other) =
                     join!(write("one", b"1".to_vec()), write("other", b"2".to_vec()));

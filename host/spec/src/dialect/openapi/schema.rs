@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-/// Values of all schemas of a document, written out.
+/// Values of all schemas of a document, written out. A long text counts as several, as [`size`] says.
 const VALUES_MAX: usize = 60_000;
 /// Of the schemas of one operation.
 const OPERATION_VALUES_MAX: usize = 6_000;
 const DEPTH_MAX: usize = 40;
+const TEXT_BYTES_OF_VALUE: usize = 1 << 10;
 /// References from one to the next.
 const REFERENCES_MAX: usize = 16;
 
@@ -97,8 +98,15 @@ impl<'d> SchemaReader<'d> {
         read
     }
 
-    fn take(&mut self) -> Result<(), String> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| {
+    /// Counts a text that becomes a part of a tool as its schemas do.
+    pub(super) fn text<'v>(&mut self, value: Option<&'v Value>) -> Result<&'v str, String> {
+        let text = super::text(value);
+        self.take(text_size(text))?;
+        Ok(text)
+    }
+
+    fn take(&mut self, values: usize) -> Result<(), String> {
+        self.left = self.left.checked_sub(values).ok_or_else(|| {
             format!(
                 "its schemas have more than {OPERATION_VALUES_MAX} values, or all of the document more than {VALUES_MAX}"
             )
@@ -112,12 +120,12 @@ impl<'d> SchemaReader<'d> {
         direction: Direction,
         depth: usize,
     ) -> Result<Value, String> {
-        self.take()?;
+        self.take(1)?;
         if depth > DEPTH_MAX {
             return Err(format!("its schemas are nested more than {DEPTH_MAX} deep"));
         }
         let Some(fields) = schema.as_object() else {
-            return Ok(schema.clone());
+            return self.plain(schema);
         };
         if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
             // A schema that holds itself accepts anything from there on: the server checks it.
@@ -130,7 +138,7 @@ impl<'d> SchemaReader<'d> {
             self.open.pop();
             let mut read = read?;
             if let (Some(said), Some(read)) = (fields.get("description"), read.as_object_mut()) {
-                read.insert("description".to_owned(), said.clone());
+                read.insert("description".to_owned(), self.plain(said)?);
             }
             return Ok(read);
         }
@@ -166,6 +174,7 @@ impl<'d> SchemaReader<'d> {
         {
             let mut read = Map::new();
             for (name, schema) in schemas {
+                self.take(text_size(name))?;
                 read.insert(name.clone(), self.schema(schema, direction, depth)?);
             }
             return Ok(read.into());
@@ -185,17 +194,26 @@ impl<'d> SchemaReader<'d> {
     }
 
     fn plain(&mut self, value: &Value) -> Result<Value, String> {
-        self.take()?;
-        let items = match value {
-            Value::Array(items) => items.len(),
-            Value::Object(fields) => fields.len(),
-            _ => 0,
-        };
-        for _ in 0..items {
-            self.take()?;
-        }
+        self.take(size(value))?;
         Ok(value.clone())
     }
+}
+
+/// In values. A document is nested less deep than its reader allows.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text_size(text),
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| text_size(name) + size(value);
+            1 + fields.iter().map(field).sum::<usize>()
+        }
+        _ => 1,
+    }
+}
+
+fn text_size(text: &str) -> usize {
+    1 + text.len() / TEXT_BYTES_OF_VALUE
 }
 
 /// A server makes them itself.

@@ -218,3 +218,35 @@ fn references_that_would_grow_without_end_are_bounded() {
     let refusal = routes(&document).unwrap_err();
     assert!(refusal.contains("more than 6000 values"), "{refusal}");
 }
+
+/// Each reference would be a copy of what it leads to, and each path of what it shares with others.
+#[test]
+fn large_values_count_by_their_size() {
+    let refusal = |parameters: Value, large: Value| {
+        let mut document = pets();
+        document["components"]["schemas"] = json!({ "large": large });
+        document["paths"] = json!({ "/": { "get": { "parameters": parameters } } });
+        routes(&document).unwrap_err()
+    };
+    let copies: Value = (0..10)
+        .map(|at| {
+            let schema = json!({ "$ref": "#/components/schemas/large" });
+            json!({ "name": format!("a{at}"), "in": "query", "schema": { "items": schema } })
+        })
+        .collect();
+    let text = "x".repeat(7 << 20);
+    let deep = json!([vec![vec![0; 100]; 100]]);
+    for large in [
+        json!({ "default": text }),
+        json!({ "description": text }),
+        json!({ "properties": { text: {} } }),
+        json!({ "enum": deep }),
+        deep,
+    ] {
+        let refusal = refusal(copies.clone(), large);
+        assert!(refusal.contains("more than 6000 values"), "{refusal}");
+    }
+    let many = (0..65).map(|at| json!({ "name": format!("a{at}"), "in": "query" }));
+    let refusal = refusal(many.collect(), json!({}));
+    assert!(refusal.contains("more than 64 parameters"), "{refusal}");
+}
