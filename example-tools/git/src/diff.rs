@@ -138,12 +138,7 @@ fn add_worktree(
 fn in_tree(tree: &Tree<'_>, path: &BString) -> Result<Option<Version>, ToolError> {
     let names = path.split(|byte| *byte == b'/');
     let entry = tree.lookup_entry(names).map_err(damaged)?;
-    let file = entry.filter(|entry| entry.mode().is_blob_or_symlink());
-    Ok(file.map(|entry| Version {
-        path: path.clone(),
-        id: entry.object_id(),
-        kind: entry.mode().kind(),
-    }))
+    Ok(entry.and_then(|entry| Version::new(path.clone(), entry.object_id(), entry.mode())))
 }
 
 fn in_folder(

@@ -7,8 +7,8 @@ use gix::diff::blob::unified_diff::{ConsumeHunk, ContextSize, DiffLineKind, Hunk
 use gix::diff::blob::{
     InternedInput, Platform, ResourceKind, UnifiedDiff, diff_with_slider_heuristics,
 };
-use gix::object::tree::EntryKind;
 use gix::object::tree::diff::ChangeDetached;
+use gix::object::tree::{EntryKind, EntryMode};
 use gix::{ObjectId, Repository, Tree};
 use toolcell_guest::{ToolError, cancellation, data};
 
@@ -24,6 +24,17 @@ pub(crate) struct Version {
     /// All zeros for the file of the working tree.
     pub(crate) id: ObjectId,
     pub(crate) kind: EntryKind,
+}
+
+impl Version {
+    /// `None` for folders, whose files are changes of their own, and for other repositories.
+    pub(crate) fn new(path: BString, id: ObjectId, mode: EntryMode) -> Option<Self> {
+        mode.is_blob_or_symlink().then(|| Self {
+            path,
+            id,
+            kind: mode.kind(),
+        })
+    }
 }
 
 pub(crate) struct Change {
@@ -272,29 +283,20 @@ impl ChangedFile {
     }
 }
 
-/// Without folders, whose files are changes of their own, and without other repositories.
 fn between_trees(change: ChangeDetached) -> Change {
-    let version = |path, id, mode: gix::object::tree::EntryMode| {
-        let is_file = mode.is_blob_or_symlink();
-        is_file.then(|| Version {
-            path,
-            id,
-            kind: mode.kind(),
-        })
-    };
     let (old, new) = match change {
         ChangeDetached::Addition {
             location,
             entry_mode,
             id,
             ..
-        } => (None, version(location, id, entry_mode)),
+        } => (None, Version::new(location, id, entry_mode)),
         ChangeDetached::Deletion {
             location,
             entry_mode,
             id,
             ..
-        } => (version(location, id, entry_mode), None),
+        } => (Version::new(location, id, entry_mode), None),
         ChangeDetached::Modification {
             location,
             previous_entry_mode,
@@ -302,8 +304,8 @@ fn between_trees(change: ChangeDetached) -> Change {
             entry_mode,
             id,
         } => (
-            version(location.clone(), previous_id, previous_entry_mode),
-            version(location, id, entry_mode),
+            Version::new(location.clone(), previous_id, previous_entry_mode),
+            Version::new(location, id, entry_mode),
         ),
         ChangeDetached::Rewrite {
             source_location,
@@ -314,8 +316,8 @@ fn between_trees(change: ChangeDetached) -> Change {
             id,
             ..
         } => (
-            version(source_location, source_id, source_entry_mode),
-            version(location, id, entry_mode),
+            Version::new(source_location, source_id, source_entry_mode),
+            Version::new(location, id, entry_mode),
         ),
     };
     Change { old, new }
@@ -325,7 +327,7 @@ fn header(change: &Change, present: &Version) -> String {
     let old = change.old.as_ref().unwrap_or(present);
     let new = change.new.as_ref().unwrap_or(present);
     let mut text = format!("diff --git a/{} b/{}\n", old.path, new.path);
-    let mode = |version: &Version| gix::object::tree::EntryMode::from(version.kind).value();
+    let mode = |version: &Version| EntryMode::from(version.kind).value();
     match (&change.old, &change.new) {
         (None, Some(new)) => text.push_str(&format!("new file mode {:o}\n", mode(new))),
         (Some(old), None) => text.push_str(&format!("deleted file mode {:o}\n", mode(old))),

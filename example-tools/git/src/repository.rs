@@ -21,7 +21,7 @@ const CACHE_BYTES: usize = 8 << 20;
 ///
 /// Code `not_a_repository`.
 pub(crate) fn open(path: &str) -> Result<Repository, ToolError> {
-    // What a repository configures for other programs, such as filters, has no effect: nothing can be started.
+    // A repository may name programs, such as filters. None of them can be started here.
     let options = Options::isolated().config_overrides(CONFIGURATION);
     let mut repository = gix::open_opts(path, options).map_err(|error| {
         let message = format!("there is no git repository in {path}: {error}");

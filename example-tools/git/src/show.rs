@@ -36,7 +36,7 @@ pub(crate) struct Shown {
     /// Files that the commit changed, compared with its first parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     files: Option<Vec<ChangedFile>>,
-    /// Names in a folder; those of folders end with `/`.
+    /// Names in a folder; the name of a folder ends with `/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     entries: Option<Vec<String>>,
     /// The size of a file, in bytes.

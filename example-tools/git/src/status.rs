@@ -180,12 +180,7 @@ pub(crate) fn staged(repository: &Repository) -> Result<Vec<Change>, ToolError> 
 
 fn of_index(change: IndexChange) -> Change {
     let version = |path: &BString, id, mode: gix::index::entry::Mode| {
-        let mode = mode.to_tree_entry_mode()?;
-        mode.is_blob_or_symlink().then(|| Version {
-            path: path.clone(),
-            id,
-            kind: mode.kind(),
-        })
+        Version::new(path.clone(), id, mode.to_tree_entry_mode()?)
     };
     let path = change.location().to_owned();
     let (old, new) = match change {

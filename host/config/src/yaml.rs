@@ -5,7 +5,7 @@ use granit_parser::{Event, Parser, ScalarStyle, StrInput};
 use serde_json::{Map, Value};
 use toolcell_spec::JSON_VALUES_MAX;
 
-/// What a document may be.
+/// The limits of a document, and its scalars.
 #[derive(Clone, Copy)]
 pub(super) struct YamlForm {
     values_max: usize,

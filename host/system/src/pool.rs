@@ -19,7 +19,7 @@ pub fn share(total: usize, callers: usize) -> usize {
 }
 
 /// So many threads that a few calls on hanging file systems (a dead network mount) do not take all. Few operations
-/// wait, because a guest waits for each of its own.
+/// wait, because a guest waits for each of its own, or for its turn.
 pub static GUEST_FILES: PoolState = PoolState::new("guest-files", 128, 4_096);
 /// The journal, payloads, secrets.
 pub static STORE: PoolState = PoolState::new("store", 8, 4_096);

@@ -39,7 +39,7 @@ impl MmapOptions {
     ///
     /// # Safety
     ///
-    /// Nothing is asked of the caller. The original asks that nobody changes the file.
+    /// The caller need not do anything: other than a map, the bytes stay when somebody changes the file.
     pub unsafe fn map(&self, mut file: &File) -> Result<Mmap> {
         let size = file.metadata()?.len();
         if size > BYTES_MAX {
