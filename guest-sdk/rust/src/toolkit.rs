@@ -132,25 +132,24 @@ pub trait Tool {
 /// use toolcell_guest::{Facts, data, tool, toolkit};
 ///
 /// #[data]
-/// struct Query {
-///     sql: String,
+/// struct Change {
+///     dry_run: bool,
 /// }
 ///
-/// fn facts(input: &Query) -> Facts {
-///     let reads = input.sql.trim_start().to_lowercase().starts_with("select");
-///     Facts { read_only: Some(reads), ..Facts::default() }
+/// fn facts(input: &Change) -> Facts {
+///     Facts { read_only: Some(input.dry_run), ..Facts::default() }
 /// }
 ///
-/// /// Runs a query.
+/// /// Renames files, or says which ones it would rename.
 /// #[tool(classify = facts)]
-/// fn run(input: Query) -> String {
-///     input.sql
+/// fn rename(input: Change) -> String {
+///     if input.dry_run { "a to b" } else { "renamed" }.to_owned()
 /// }
 ///
-/// toolkit! { namespace: "sql", tools: [run] }
+/// toolkit! { namespace: "files", tools: [rename] }
 /// # fn main() {
 /// # use toolcell_guest::{serde_json::json, testing};
-/// # assert_eq!(testing::classify::<Toolkit>("run", json!({ "sql": "select 1" })).read_only, Some(true));
+/// # assert_eq!(testing::classify::<Toolkit>("rename", json!({ "dry_run": true })).read_only, Some(true));
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
