@@ -15,7 +15,7 @@ use toolcell_engine::pipeline::{
 use toolcell_engine::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, SiblingFailurePolicy, YieldPolicy,
 };
-use toolcell_engine::scheduler::{CallChains, ResourceLocks, Scheduler};
+use toolcell_engine::scheduler::{CallChains, Quotas, ResourceLocks, Scheduler};
 use toolcell_executor::hook::{Hook, HookCall, HookFuture, HookList, HookOutput, Registration};
 use toolcell_executor::{
     Cancellation, Execution, Executor, GuestOutcome, GuestOutput, InputCheck, RunInput, canceled,
@@ -422,6 +422,7 @@ impl World {
             executor: Arc::new(Actors(Arc::clone(stage))),
             scheduler: Scheduler::new(stage.workload.places, 1, None),
             locks: ResourceLocks::default(),
+            quotas: Quotas::default(),
             running: RunningCalls::default(),
             chains: CallChains::new(1, 1),
             hooks: HookList::new(hooks),

@@ -24,6 +24,7 @@ mod otc;
 mod parallel;
 mod place;
 mod pools;
+mod principals;
 mod questions;
 mod reading;
 mod records;

@@ -18,6 +18,7 @@ mod hooks;
 mod hosts;
 mod interrupts;
 mod options;
+mod principals;
 mod protected_sources;
 mod reload;
 mod retrying;

@@ -15,7 +15,7 @@ use toolcell::{Home, Host, HostBuilder, Limits, LogSettings};
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
 };
-use toolcell_engine::scheduler::{MemoryBudget, ResourceLocks};
+use toolcell_engine::scheduler::{MemoryBudget, Quotas, ResourceLocks};
 use toolcell_journal::{CallLog, Journal};
 use toolcell_sandbox::{Compilation, CompileWatch};
 use toolcell_server::telemetry::Telemetry;
@@ -33,6 +33,7 @@ use super::compiling;
 use super::exit::{BadRequest, Stop};
 use super::hosts;
 use super::options::{ApprovalOptions, CallOptions, Settings, one_of};
+use super::principals::{self, OfferedTools};
 use super::protected_sources::{self, CommandFiles, KeptFile};
 use super::reload::Reload;
 use super::runtime::Runtime;
@@ -78,6 +79,9 @@ pub(crate) struct ServingOptions {
     /// The locks that the calls of this process share, also after the configuration was replaced.
     #[arg(skip)]
     locks: ResourceLocks,
+    /// What the callers of this process used, likewise.
+    #[arg(skip)]
+    quotas: Quotas,
     /// The telemetry that the files set at the start; later ones do not change it.
     #[arg(skip)]
     telemetry: OnceLock<Option<Arc<Telemetry>>>,
@@ -176,6 +180,13 @@ impl ServingOptions {
         })
     }
 
+    /// Goes on with what callers have used today.
+    pub(crate) fn keep_quotas(&self, home: &Home) {
+        if self.listens {
+            self.quotas.keep_in(&home.quotas());
+        }
+    }
+
     /// The tools of the command line, in the order of their offers.
     fn typed(&self) -> Result<Vec<String>, Refusal> {
         let mut typed = self.tools.clone();
@@ -238,7 +249,8 @@ impl ServingOptions {
             hosts::configure(host, home, &layers, &settings.limits)
                 .pooled(true)
                 .calls_at_once(HostBuilder::CALLS_AT_ONCE)
-                .callers(self.callers)
+                .callers(self.callers + layers.principals.len())
+                .quotas(self.quotas.clone())
                 .compile_watch(self.compile_watch())
                 .network(self.options.grants.network())
                 .memory(memory.clone())
@@ -278,12 +290,24 @@ impl ServingOptions {
         watched.add_grants(home, &settings.grants);
         let missing = host.missing_secrets(&settings.grants).await;
         let rules = (&settings.policy, &settings.grants);
-        let offers = surface::expose(offered, selection, rules, &missing);
+        let offers = surface::expose(offered.clone(), selection.clone(), rules, &missing);
         let tools = settings.tool_set(Arc::new(host)).expire(expire);
         let mut offering = ServerTools::new(tools, offers, approvals);
         offering.keep = layers.journal.keep;
         offering.workspaces = self.options.workspace.service(home, layers.workspace)?;
         offering.telemetry.clone_from(telemetry);
+        if self.listens {
+            let all = OfferedTools {
+                offered,
+                selection,
+                layers: &layers,
+                workspace: &self.options.workspace,
+                home,
+                missing: &missing,
+            };
+            offering.principals = all.of_principals(&offering)?.into_iter().collect();
+            self.quotas.set(principals::quotas(&layers));
+        }
         Ok(offering)
     }
 

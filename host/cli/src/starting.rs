@@ -66,6 +66,7 @@ impl ServingState {
     fn new(serving: ServingOptions) -> anyhow::Result<Self> {
         let home = Home::find()?;
         let watched = WatchedFiles::new(&home, &serving.options.policy);
+        serving.keep_quotas(&home);
         Ok(Self {
             serving: Arc::new(serving),
             home,

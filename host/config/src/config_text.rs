@@ -52,6 +52,12 @@ impl Deref for ConfigText {
     }
 }
 
+impl AsRef<str> for ConfigText {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
 /// Shows the text as a quoted string, as messages do.
 impl fmt::Debug for ConfigText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

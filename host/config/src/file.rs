@@ -13,6 +13,7 @@ use toolcell_spec::text::{Whitespace, visible};
 use super::config_text::{self, ConfigText, line};
 use super::declared::{self, DeclaredTool};
 use super::ownership;
+use super::principal::PrincipalEntry;
 use super::registry::RegistrySection;
 use super::signers::TrustSection;
 use super::surface::SurfaceSection;
@@ -46,6 +47,8 @@ pub struct ConfigFile {
     pub workspace: WorkspaceSection,
     #[serde(rename = "rule")]
     pub rules: Vec<RuleEntry>,
+    #[serde(rename = "principal")]
+    pub principals: Vec<PrincipalEntry>,
     #[serde(rename = "hook")]
     pub hooks: Vec<HookEntry>,
     #[serde(rename = "tool")]

@@ -13,13 +13,13 @@ use toolcell_policy::{
 };
 use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, digest};
 
-use super::file::{CacheSection, CompileSection, JournalSection};
+use super::file::{CacheSection, CompileSection, JournalSection, RuleEntry};
 use super::hooks::{self, hook_digest};
 use super::installed::is_same;
 use super::workspace::WorkspaceConfig;
 use super::{
-    CompilationSettings, ConfigFile, GivenLimits, InstalledNames, ProjectFiles, TelemetrySettings,
-    TrustStore, TrustedDigests,
+    CompilationSettings, ConfigFile, ConfigText, GivenLimits, InstalledNames, Principal,
+    ProjectFiles, TelemetrySettings, TrustStore, TrustedDigests,
 };
 
 const FOLDER_GONE: &str = "the current folder no longer exists, so its toolcell.toml cannot be found; change to an \
@@ -82,6 +82,8 @@ pub struct ConfigLayers {
     retry: Option<RetryPolicy>,
     pub telemetry: TelemetrySettings,
     pub workspace: WorkspaceConfig,
+    /// Callers of a server with rules of their own.
+    pub principals: Vec<Principal>,
     /// The signers that every file trusts.
     pub signers: TrustPolicy,
     /// The installed tools.
@@ -249,15 +251,7 @@ impl ConfigLayers {
             file: Some(&file.path),
         };
         if let Some(word) = &file.mode {
-            let mode = MODES.iter().position(|mode| mode.as_str() == &**word);
-            let mode = mode.with_context(|| {
-                let known = MODES.map(Mode::as_str).join(", ");
-                format!(
-                    "{}: mode {word:?} is not one of: {known}",
-                    file.place_of(word)
-                )
-            })?;
-            self.strictness = self.strictness.max(mode);
+            self.strictness = self.strictness.max(strictness(&file, word)?);
         }
         let mut found = self.add_grants(&file, &said)?;
         self.add_rules(&file, &said)?;
@@ -299,6 +293,7 @@ impl ConfigLayers {
             (known, said) => known.or(said),
         };
         self.workspace.read(&file)?;
+        Principal::read(&file, &said, &mut self.principals, &self.workspace)?;
         self.names.declare(&file.path, file.declared.keys());
         self.layers.push(ConfigLayer {
             source,
@@ -345,33 +340,7 @@ impl ConfigLayers {
 
     fn add_rules(&mut self, file: &ConfigFile, said: &Provenance<'_>) -> anyhow::Result<()> {
         for entry in &file.rules {
-            let words = RuleWords {
-                behavior: &entry.behavior,
-                tool: entry.tool.as_deref(),
-                namespace: entry.namespace.as_deref(),
-                component: entry.component.as_deref(),
-                path: entry.path.as_deref(),
-                url: entry.url.as_deref(),
-                resource: entry.resource.as_deref(),
-                command: entry.command.as_deref(),
-                native_operation_id: entry.native_operation_id.as_deref(),
-                risk: entry.risk.as_deref(),
-                actor: entry.actor.as_deref(),
-                reason: entry.reason.as_deref(),
-            };
-            let telling = [
-                &entry.path,
-                &entry.url,
-                &entry.risk,
-                &entry.tool,
-                &entry.resource,
-                &entry.command,
-                &entry.actor,
-            ];
-            let telling = telling.into_iter().flatten().next();
-            let place = || file.place_of(telling.unwrap_or(&entry.behavior));
-            self.rules
-                .push(Rule::compile(&words, said).with_context(place)?);
+            self.rules.push(compiled_rule(file, entry, said)?);
         }
         Ok(())
     }
@@ -444,6 +413,52 @@ pub(super) fn unreadable(error: anyhow::Error) -> Refusal {
 }
 
 /// Names the file as the policy that refuses (AT-ERR-07).
+/// The place of `word`, a mode of `file`, in [`MODES`].
+pub(super) fn strictness(file: &ConfigFile, word: &ConfigText) -> anyhow::Result<usize> {
+    let mode = MODES.iter().position(|mode| mode.as_str() == &**word);
+    mode.with_context(|| {
+        let known = MODES.map(Mode::as_str).join(", ");
+        format!(
+            "{}: mode {word:?} is not one of: {known}",
+            file.place_of(word)
+        )
+    })
+}
+
+/// An error says where the rule is written.
+pub(super) fn compiled_rule(
+    file: &ConfigFile,
+    entry: &RuleEntry,
+    said: &Provenance<'_>,
+) -> anyhow::Result<Rule> {
+    let words = RuleWords {
+        behavior: &entry.behavior,
+        tool: entry.tool.as_deref(),
+        namespace: entry.namespace.as_deref(),
+        component: entry.component.as_deref(),
+        path: entry.path.as_deref(),
+        url: entry.url.as_deref(),
+        resource: entry.resource.as_deref(),
+        command: entry.command.as_deref(),
+        native_operation_id: entry.native_operation_id.as_deref(),
+        risk: entry.risk.as_deref(),
+        actor: entry.actor.as_deref(),
+        reason: entry.reason.as_deref(),
+    };
+    let telling = [
+        &entry.path,
+        &entry.url,
+        &entry.risk,
+        &entry.tool,
+        &entry.resource,
+        &entry.command,
+        &entry.actor,
+    ];
+    let telling = telling.into_iter().flatten().next();
+    let place = || file.place_of(telling.unwrap_or(&entry.behavior));
+    Rule::compile(&words, said).with_context(place)
+}
+
 pub fn policy_unreadable(message: String) -> Refusal {
     let refusal = Refusal::new(ErrorCode::PolicyUnreadable, message);
     refusal.by_policy("settings:toolcell.toml".to_owned())

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use toolcell_policy::Limits;
 
-use super::file::ConfigFile;
+use super::file::{ConfigFile, LimitSection};
 use super::{duration, size};
 
 /// Limits that options or files set; `None` for each that they do not set.
@@ -23,7 +23,10 @@ pub struct GivenLimits {
 impl GivenLimits {
     /// Parses the `[limits]` of `file`.
     pub fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
-        let section = &file.limits;
+        Self::of_section(file, &file.limits)
+    }
+
+    pub(super) fn of_section(file: &ConfigFile, section: &LimitSection) -> anyhow::Result<Self> {
         let mut limits = Self {
             fuel: section.fuel,
             ..Self::default()
@@ -64,6 +67,21 @@ impl GivenLimits {
             max_output: lowest(self.max_output, other.max_output),
             max_disk: lowest(self.max_disk, other.max_disk),
             max_artifact_bytes: lowest(self.max_artifact_bytes, other.max_artifact_bytes),
+        }
+    }
+
+    /// The limits of one call: of each, the lower one of these and `most`.
+    pub(super) fn below(&self, most: &Limits) -> Limits {
+        let own = self.over(most.clone());
+        Limits {
+            wall: own.wall.min(most.wall),
+            fuel: own.fuel.min(most.fuel),
+            cpu: own.cpu.min(most.cpu),
+            memory_bytes: own.memory_bytes.min(most.memory_bytes),
+            output_bytes: own.output_bytes.min(most.output_bytes),
+            disk_bytes: own.disk_bytes.min(most.disk_bytes),
+            artifact_bytes: own.artifact_bytes.min(most.artifact_bytes),
+            ..own
         }
     }
 

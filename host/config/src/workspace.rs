@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use toolcell_workspace::{OnFailure, WorkspaceSettings};
 
-use super::file::ConfigFile;
+use super::file::{ConfigFile, WorkspaceSection};
 use super::units::{duration, one_of, size};
 
 /// Whose calls share a workspace of a server.
@@ -37,7 +37,15 @@ const SESSION_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 impl WorkspaceConfig {
     /// Applies the settings of `file`: the last scope counts, and of the bounds the lowest.
     pub(super) fn read(&mut self, file: &ConfigFile) -> anyhow::Result<()> {
-        let section = &file.workspace;
+        self.narrow(file, &file.workspace)
+    }
+
+    /// As [`Self::read`], with a `section` of `file`.
+    pub(super) fn narrow(
+        &mut self,
+        file: &ConfigFile,
+        section: &WorkspaceSection,
+    ) -> anyhow::Result<()> {
         let scope = one_of(&SCOPES);
         file.set(&mut self.scope, "[workspace] per", &section.per, scope)?;
         let lowest = |known: u64, said: u64| known.min(said);

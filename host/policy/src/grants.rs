@@ -419,7 +419,7 @@ impl Grants {
     }
 
     /// Fails if another folder has the same guest path.
-    fn add_folder(&mut self, grant: FolderGrant, write: bool) -> anyhow::Result<()> {
+    pub(super) fn add_folder(&mut self, grant: FolderGrant, write: bool) -> anyhow::Result<()> {
         let is_same = |other: &&FolderGrant| other.guest == grant.guest && other.host != grant.host;
         if let Some(other) = self.folders().find(is_same) {
             bail!(

@@ -20,6 +20,7 @@ mod hook_permit;
 mod limits;
 mod missing;
 mod narrow;
+mod narrowed;
 pub mod network;
 mod opinion;
 mod pattern;

@@ -168,7 +168,7 @@ fn overlap(one: &str, other: &str) -> bool {
 }
 
 /// Takes at most the product of both lengths, because tools write patterns too.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else {

@@ -14,7 +14,7 @@ use super::call::revision;
 use super::exposed_tools::ExposedTool;
 use super::loaded_tools::LoadedTools;
 use super::sent_arguments::SentArguments;
-use super::session::ClientSession;
+use super::session::{ClientIdentity, ClientSession};
 use super::{Server, ServerTools};
 
 impl Server {
@@ -22,12 +22,12 @@ impl Server {
         &self,
         query: ToolQuery,
         limit: usize,
-        loads: &LoadedTools,
+        (identity, loads): (&ClientIdentity, &LoadedTools),
         session: Option<String>,
     ) -> Result<ToolSearchResult, Refusal> {
         // Before the offering, because a provider that is loaded in between must be in one of the two.
         let providers = self.providers();
-        let offering = self.offering();
+        let offering = self.offering_of(identity.actor.as_deref());
         let surface = offering.surface_id(loads);
         let loaded = loads.names();
         // The first search builds the index, which takes long enough to delay other calls of this thread.
@@ -104,7 +104,7 @@ impl ClientSession {
         let session = self.session_ref(context);
         let found = self
             .server
-            .search(query, arguments.limit(), loads, session)
+            .search(query, arguments.limit(), (&self.identity, loads), session)
             .await?;
         Ok(mcp::found(&found))
     }

@@ -28,6 +28,7 @@ pub mod otc;
 mod outline;
 mod payloads;
 mod pending;
+mod principals;
 mod providers;
 mod reading;
 mod recorder;
@@ -68,6 +69,7 @@ pub use budget::beside_calls_bytes;
 pub use exposed_tools::{ExposedTools, ToolOffer};
 pub use http::{HttpLimits, HttpSettings, OriginGate, Tokens, read_private, serve_http};
 pub use log::{LogForm, LogLevel, OperatorLog};
+pub use principals::{PrincipalTools, Principals};
 pub use providers::{Provider, Providers};
 pub use recorder::CallRecorder;
 pub use server_tools::{ApprovalSettings, ServerTools};
@@ -98,6 +100,8 @@ pub struct Server {
     offering: RwLock<Arc<ServerTools>>,
     providers: Mutex<Providers>,
     changes: watch::Sender<u64>,
+    /// Changes with each new offering, after it.
+    replaced: watch::Sender<()>,
     places: Arc<CallPlaces>,
     calls: Arc<Calls>,
     answers: Arc<Executions<Arc<CallToolResponse>>>,
@@ -126,6 +130,7 @@ impl Server {
             offering: RwLock::new(Arc::new(offering)),
             providers: Mutex::default(),
             changes: watch::Sender::new(0),
+            replaced: watch::Sender::new(()),
             places: Arc::default(),
             calls,
             answers: Executions::new(repeats::ANSWERS_BYTES_MAX),
@@ -151,9 +156,20 @@ impl Server {
         }
     }
 
-    /// A call keeps the offering that it began with.
+    /// The tools of callers without rules of their own, and what all callers share.
     fn offering(&self) -> Arc<ServerTools> {
         Arc::clone(&self.offering.read())
+    }
+
+    /// The tools of `caller`: the one place that gives a principal its rules, for every interface. A call keeps the
+    /// offering that it began with.
+    fn offering_of(&self, caller: Option<&str>) -> Arc<ServerTools> {
+        let all = self.offering();
+        let own = caller.and_then(|caller| all.principals.get(caller));
+        match own.filter(|_| guard!("principal_view")) {
+            Some(own) => own.tools.clone(),
+            None => all,
+        }
     }
 
     /// Running calls finish with their offering; calls that wait for an approval are refused, because the question was
@@ -176,8 +192,9 @@ impl Server {
     }
 
     fn install(&self, new: Arc<ServerTools>) -> Arc<ServerTools> {
-        let mut current = self.offering.write();
-        std::mem::replace(&mut *current, new)
+        let old = std::mem::replace(&mut *self.offering.write(), new);
+        self.replaced.send_replace(());
+        old
     }
 
     /// Searches name them as loading or unavailable.
@@ -200,6 +217,7 @@ impl Server {
         if let Some(recorder) = &self.settings.recorder {
             recorder.close();
         }
+        self.offering().tools.host.close_quotas();
         if let Some(telemetry) = &self.offering().telemetry {
             telemetry.close();
         }

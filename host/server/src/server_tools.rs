@@ -12,7 +12,7 @@ use crate::loaded_tools::LoadedTools;
 use crate::otc::{OtcTool, OtcTools};
 use crate::telemetry::Telemetry;
 
-use super::{ApprovalFallback, ExposedTools, WorkspaceService};
+use super::{ApprovalFallback, ExposedTools, Principals, WorkspaceService};
 
 /// Any change replaces it as a whole.
 pub struct ServerTools {
@@ -24,6 +24,8 @@ pub struct ServerTools {
     pub telemetry: Option<Arc<Telemetry>>,
     /// `None` if calls have no workspace.
     pub workspaces: Option<Arc<WorkspaceService>>,
+    /// Callers with rules of their own; all others have these tools.
+    pub principals: Principals,
     pub(super) surface_reason: String,
     pub(super) since: Timestamp,
     outdated: CancellationToken,
@@ -50,11 +52,21 @@ impl ServerTools {
             keep: Keep::All,
             telemetry: None,
             workspaces: None,
+            principals: Principals::default(),
             surface_reason: Surface::CREATED.to_owned(),
             since: Timestamp::now(),
             outdated,
             otc: OnceLock::new(),
         }
+    }
+
+    /// The tools of one caller of these: the same host, what `all` grants and allows, and `offers`.
+    pub fn for_principal(&self, all: ToolSet, offers: ExposedTools) -> Self {
+        let mut own = Self::new(all, offers, self.approvals.clone());
+        own.keep = self.keep;
+        own.telemetry.clone_from(&self.telemetry);
+        own.outdated = self.outdated.clone();
+        own
     }
 
     pub(super) fn otc(&self) -> &OtcTools {
@@ -107,7 +119,8 @@ impl ServerTools {
     }
 
     pub(super) fn lists_as(&self, other: &Self) -> bool {
-        self.offers.lists_as(&other.offers)
+        self.principals.list_as(&other.principals)
+            && self.offers.lists_as(&other.offers)
             && self.tools.host.keeping() == other.tools.host.keeping()
     }
 

@@ -116,7 +116,7 @@ impl ClientSession {
     }
 
     pub(super) fn offering(&self) -> Arc<ServerTools> {
-        self.server.offering()
+        self.server.offering_of(self.identity.actor.as_deref())
     }
 
     pub(super) async fn tell_unknown_cancel(

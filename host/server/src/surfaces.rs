@@ -10,16 +10,21 @@ use toolcell_spec::{LoadingState, SurfaceScope, ToolSurface};
 
 use super::Server;
 use super::loaded_tools::LoadedTools;
-use super::session::ClientSession;
+use super::session::{ClientIdentity, ClientSession};
 
 pub(super) const SURFACE: &str = "toolcell/surface";
 
 impl Server {
-    /// `session`: of the caller's calls.
-    pub(super) fn surface_of(&self, loads: &LoadedTools, session: Session) -> ToolSurface {
+    /// Of `identity`; `session`: of its calls.
+    pub(super) fn surface_of(
+        &self,
+        identity: &ClientIdentity,
+        loads: &LoadedTools,
+        session: Session,
+    ) -> ToolSurface {
         // Before the offering, because a provider that is loaded in between must be in one of the two.
         let providers = self.providers();
-        let offering = self.offering();
+        let offering = self.offering_of(identity.actor.as_deref());
         let shared = offering.offers.surface();
         let loaded = loads.names();
         let own = shared.after_loading(offering.surface_id(loads), |tool| {
@@ -60,7 +65,9 @@ impl ClientSession {
         let session = self
             .session_ref(context)
             .map_or(Session::None, Session::Named);
-        let surface = self.server.surface_of(self.loads(context), session);
+        let surface = self
+            .server
+            .surface_of(&self.identity, self.loads(context), session);
         Ok(CustomResult::new(mcp::cleaned(&surface)))
     }
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use toolcell_engine::approval::Approver;
 use toolcell_engine::catalog::Catalog;
 use toolcell_engine::pipeline::{ApprovalService, RunningCalls, Services};
-use toolcell_engine::scheduler::{CallChains, MemoryBudget, ResourceLocks, Scheduler};
+use toolcell_engine::scheduler::{CallChains, MemoryBudget, Quotas, ResourceLocks, Scheduler};
 use toolcell_executor::Executor;
 use toolcell_executor::hook::{HookList, Registration};
 use toolcell_journal::{Keep, Listener, LogSettings};
@@ -47,6 +47,7 @@ pub struct HostBuilder {
     memory: Option<MemoryBudget>,
     calls_waiting: u32,
     locks: ResourceLocks,
+    quotas: Quotas,
     compiler: Option<PathBuf>,
     cached: bool,
     cache_bytes_max: u64,
@@ -76,6 +77,7 @@ impl Default for HostBuilder {
             memory: None,
             calls_waiting: CALLS_WAITING,
             locks: ResourceLocks::default(),
+            quotas: Quotas::default(),
             compiler: None,
             cached: true,
             cache_bytes_max: Self::CACHE_BYTES,
@@ -242,6 +244,12 @@ impl HostBuilder {
         Self { locks, ..self }
     }
 
+    /// Bounds what single callers use, also across hosts that share the quotas. Default: none.
+    #[must_use]
+    pub fn quotas(self, quotas: Quotas) -> Self {
+        Self { quotas, ..self }
+    }
+
     /// Keeps compiled components on disk. Default: `true`.
     #[must_use]
     pub fn cached(self, cached: bool) -> Self {
@@ -361,6 +369,7 @@ impl HostBuilder {
             )
             .waiting(usize::try_from(self.calls_waiting).unwrap_or(usize::MAX)),
             locks: self.locks,
+            quotas: self.quotas,
             running: RunningCalls::default(),
             chains: CallChains::new(self.calls_at_once, self.callers),
             hooks,

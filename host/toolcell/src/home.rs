@@ -161,6 +161,11 @@ impl Home {
         Ok(call_workspace(Arc::new(workspace), OnFailure::Keep))
     }
 
+    /// What the callers of servers have used of their quotas today.
+    pub fn quotas(&self) -> PathBuf {
+        self.0.join("quotas.json")
+    }
+
     /// Files that callers keep between calls.
     pub fn workspaces(&self) -> PathBuf {
         self.0.join("workspaces")

@@ -21,6 +21,11 @@ impl Host {
         &self.services.source
     }
 
+    /// Writes down what callers have used of their quotas, before the process ends.
+    pub fn close_quotas(&self) {
+        self.services().quotas.close();
+    }
+
     /// Secrets that `grants` give to tools, and that are not set. None, if the store cannot be read: then each call
     /// that needs one says so.
     pub async fn missing_secrets(&self, grants: &Grants) -> BTreeSet<String> {

@@ -2,10 +2,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::runtime::Runtime;
-use crate::surface;
+use crate::{principals, surface};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell::{CallContext, CallExplanation, CallSpec, Home};
+use toolcell_config::Principal;
 use toolcell_policy::{Capability, Explanation, SecretPlacement, SecretUse, ToolGrant};
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Behavior, Refusal};
@@ -45,6 +46,9 @@ struct Check {
     /// Show each rule that applies, what it matched, and the access the call would get
     #[arg(long)]
     explain: bool,
+    /// Ask for a caller of `toolcell serve`, the [[principal]] NAME of the configuration
+    #[arg(long, value_name = "NAME")]
+    principal: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -102,6 +106,9 @@ impl Check {
         let closed =
             protected_sources::close(home, &mut settings, &CommandFiles::from_targets([&target]));
         let layers = std::mem::take(&mut settings.layers);
+        let principal = self.principal.as_deref();
+        let principal = principal.map(|name| principals::named(&layers, name));
+        let principal = principal.transpose()?;
         let selection = std::mem::take(&mut settings.selection);
         let mut host = hosts::host(home, |host| {
             let host = host.memory_bytes_max(settings.limits.memory_bytes);
@@ -113,9 +120,17 @@ impl Check {
             let tool = target.choose(&loaded)?;
             ToolConfigs::new(home, &layers).apply(&target.path, &mut settings.policy, &loaded)?;
             let input = input.input(tool.tool().map(AsRef::as_ref));
+            let mut own = loaded.tools;
+            if let Some(principal) = principal {
+                own.retain(|tool| settings.has(principal, tool));
+                settings.narrow(principal)?;
+            }
             let all = settings.tool_set(Arc::new(host));
-            let tools = surface::select(all, loaded.tools, selection, HashMap::new()).await;
-            let spec = CallSpec::from_callee(&tool, input);
+            let tools = surface::select(all, own, selection, HashMap::new()).await;
+            let spec = CallSpec {
+                actor_ref: principal.map(Principal::caller),
+                ..CallSpec::from_callee(&tool, input)
+            };
             let context = CallContext {
                 workspace: self.options.workspace.open(home)?,
                 ..CallContext::default()

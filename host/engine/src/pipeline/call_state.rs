@@ -16,7 +16,7 @@ use toolcell_spec::{
     TraceContext, TypedFields, Usage,
 };
 
-use crate::scheduler::ResourceClaim;
+use crate::scheduler::{QuotaPlace, ResourceClaim};
 
 use super::approval::{ApprovalService, StoredCall};
 use super::aside::LongChecks;
@@ -155,6 +155,8 @@ pub struct CallState<'a> {
     pub(super) preflight_left: bool,
     /// `None` for a call that does not run.
     pub(super) registered: Option<RunningCall>,
+    /// Its caller has a quota.
+    pub(super) quota: Option<QuotaPlace>,
     pub(super) clock: PhaseClock,
     /// What the running instance, or its caller's, may add to its workspace.
     pub(super) room: Option<Arc<WorkspaceRoom>>,
@@ -192,6 +194,11 @@ impl<'a> CallState<'a> {
 
     pub(super) fn unheard(services: &'a Services, request: Request) -> Box<Self> {
         Self::heard_by(Arc::default(), None, services, request)
+    }
+
+    /// A call that a tool makes is part of its caller's, which has used what it used.
+    pub(super) fn counts(&self) -> bool {
+        self.request.lineage.is_none()
     }
 
     fn register(&self) -> RunningCall {
@@ -289,6 +296,7 @@ impl<'a> CallState<'a> {
             spent: None,
             preflight_left: false,
             registered: None,
+            quota: None,
             clock: PhaseClock::start(),
             room,
             workspace: None,
@@ -342,6 +350,7 @@ impl<'a> CallState<'a> {
             // A tool that asked has passed it.
             preflight_left: suspension.is_none(),
             registered: Some(registered),
+            quota: None,
             ..Self::new(services, request, invocation.clone(), trail)
         })
     }

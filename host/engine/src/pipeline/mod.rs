@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::catalog::Catalog;
-use crate::scheduler::{CallChains, ResourceLocks, Scheduler};
+use crate::scheduler::{CallChains, Quotas, ResourceLocks, Scheduler};
 use toolcell_executor::Executor;
 use toolcell_executor::hook::HookList;
 use toolcell_journal::{CallLog, Listener, LogError, Outlet, PayloadStore, RoleLock};
@@ -75,6 +75,8 @@ pub struct Services {
     pub scheduler: Scheduler,
     /// Calls that could disturb each other take turns here.
     pub locks: ResourceLocks,
+    /// What each caller may use.
+    pub quotas: Quotas,
     /// Room for calls that other calls make.
     pub chains: CallChains,
     pub running: RunningCalls,
@@ -136,7 +138,15 @@ pub fn call(services: &Services, request: Request) -> impl Future<Output = Box<C
 }
 
 async fn whole(mut journey: Box<CallState<'_>>) -> Box<CallRecord> {
-    let executed = approach(&mut journey).await;
+    let counts = journey.counts();
+    let caller = journey.request.actor_ref.as_deref().filter(|_| counts);
+    let executed = match journey.services.quotas.begin(caller) {
+        Ok(place) => {
+            journey.quota = place;
+            approach(&mut journey).await
+        }
+        Err(refusal) => Err(refusal),
+    };
     conclude(journey, executed).await
 }
 
@@ -216,10 +226,17 @@ async fn conclude(
     let asked = journey.asked.take();
     // Knows the call until its end is on record.
     let _registered = journey.registered.take();
+    let _quota = journey.quota.take();
+    let counts = journey.counts();
     journey.enter("terminal");
     let clock = journey.clock;
     let mut record = Box::new(terminal::emit(journey, persisted));
     clock.end(&record);
+    if let (true, Some(caller), Some(usage)) =
+        (counts, &record.invocation.actor_ref, &record.result.usage)
+    {
+        services.quotas.charge(caller, usage).await;
+    }
     // The end of a call is written down before the caller hears of it.
     if is_large || asked.is_some() {
         // Boxed, to keep the common future small.

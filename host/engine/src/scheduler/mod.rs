@@ -6,10 +6,12 @@ mod chains;
 mod locks;
 mod memory;
 mod queue;
+mod quotas;
 mod shares;
 
 pub use chains::{CHILD_DEPTH_MAX, CallChains};
 pub use locks::{ChangeLine, NetworkUse, QueueTurn, ResourceClaim, ResourceLocks};
 pub use memory::MemoryBudget;
 pub use queue::{NoPlace, RunPlace, Scheduler};
+pub use quotas::{Quota, QuotaPlace, Quotas};
 pub use shares::{CallerPlace, CallerShares, SharedPlace};

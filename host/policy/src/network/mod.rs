@@ -15,6 +15,7 @@ use url::Url;
 use toolcell_spec::{AccessKind, ErrorCode, PermissionProfile, RuleSource, WriteEffect};
 
 use super::UrlPattern;
+use super::narrowed::granted;
 
 pub use address::{reached, special};
 pub use authority::{Authority, OriginError};
@@ -48,6 +49,22 @@ pub struct NetworkGrants {
 }
 
 impl NetworkGrants {
+    /// What `wanted` names of these; the denials of both. Fails if these have nothing of one.
+    pub(super) fn narrowed(&self, wanted: &Self) -> anyhow::Result<Self> {
+        let mut allow = Vec::new();
+        for rule in &wanted.allow {
+            let before = allow.len();
+            allow.extend(self.allow.iter().filter_map(|own| {
+                let mut both = rule.meet(own)?;
+                both.named &= own.named;
+                Some(both)
+            }));
+            granted(allow.len() > before, &rule.words)?;
+        }
+        let deny = self.deny.iter().chain(&wanted.deny).cloned().collect();
+        Ok(Self { allow, deny })
+    }
+
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }

@@ -84,8 +84,10 @@ async fn accept(
     let _listening = ListenGuard::at(address);
     let drain = CancellationToken::new();
     let close = CancellationToken::new();
-    let principals =
-        tokens.principals().len() + tokens.approvers().len() + usize::from(worker.is_some());
+    let principals = tokens.principals().len()
+        + server.offering().principals.len()
+        + tokens.approvers().len()
+        + usize::from(worker.is_some());
     let connections = Connections::new(&limits, principals);
     let base = format!("http://{}", name.unwrap_or_else(|| address.to_string()));
     let routes = Arc::new(Routes::new(
@@ -123,13 +125,21 @@ async fn accept(
         let _ = tokio::time::timeout(CLOSE_TIME, connections.end(&limits)).await;
     };
     let renewing = async {
-        let Some(mut new_tokens) = new_tokens else {
-            return std::future::pending().await;
-        };
-        while let Some(tokens) = new_tokens.recv().await {
-            routes.renew(tokens);
+        let mut new_tokens = new_tokens;
+        let mut replaced = server.replaced.subscribe();
+        loop {
+            let tokens = async {
+                match &mut new_tokens {
+                    Some(new) => new.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(tokens) = tokens => routes.renew(Some(tokens)),
+                Ok(()) = replaced.changed() => routes.renew(None),
+                else => std::future::pending().await,
+            }
         }
-        std::future::pending().await
     };
     // Until the end, because who comes while calls still run is told that the server ends.
     tokio::select! {

@@ -1,5 +1,6 @@
 //! Sessions, budgets and calls of each principal; its state stays with its name when tokens change.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,14 +8,15 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use crate::Server;
 use crate::budget::{ByteBudget, ByteBudgets, ROOM};
 use crate::otc::ENGINE;
 use crate::session::{ClientIdentity, ClientSession};
+use crate::{Principals, Server};
 
 use super::api::{Api, ApiCaller, TokenRole};
 use super::route::BODY_BYTES_MAX;
 use super::sessions::ClientSessions;
+use super::token::{ANYBODY, TokenDigest, bearer};
 use super::{HttpLimits, Tokens};
 
 type McpService = StreamableHttpService<ClientSession, LocalSessionManager>;
@@ -37,9 +39,11 @@ pub(super) struct TokenHolder {
 }
 
 pub(super) struct PrincipalTable {
-    pub(super) tokens: Tokens,
-    /// Callers' tokens come first, and then approvers'.
-    holders: Vec<TokenHolder>,
+    /// By their names in records.
+    holders: HashMap<Arc<str>, TokenHolder>,
+    by_token: HashMap<TokenDigest, Arc<str>>,
+    /// Who needs no token.
+    anybody: Option<Arc<str>>,
 }
 
 pub(super) struct PrincipalTables {
@@ -87,46 +91,49 @@ impl PrincipalTables {
         Arc::new(ApiCaller::new(identity, sees_all, budgets, self.wait))
     }
 
-    /// A principal in `before` keeps what it has; the sessions of the others end.
+    /// Callers are those of `tokens`, and `principals`. One in `before` keeps what it has; the sessions of the others
+    /// end.
     pub(super) fn table(
         &self,
-        tokens: Tokens,
+        tokens: &Tokens,
+        principals: &Principals,
         api: &Api,
         before: Option<&PrincipalTable>,
     ) -> PrincipalTable {
-        let known = |name: &str, is_caller: bool, made: &[TokenHolder]| {
-            let mut all = made
-                .iter()
-                .chain(before.iter().flat_map(|table| table.holders.iter()));
-            all.find(|holder| *holder.name == *name && holder.service.is_some() == is_caller)
-                .cloned()
-        };
-        let mut holders: Vec<TokenHolder> = Vec::new();
-        for name in tokens.principals() {
-            let holder = known(&name, true, &holders).unwrap_or_else(|| self.holder(name));
-            holders.push(holder);
+        let known = |name: &str| before?.holders.get(name).cloned();
+        let mut holders = HashMap::new();
+        let callers = tokens.principals().into_iter();
+        for name in callers.chain(principals.callers()) {
+            let own = holders.entry(Arc::clone(&name));
+            own.or_insert_with(|| known(&name).unwrap_or_else(|| self.holder(name)));
         }
+        let names: Vec<Arc<str>> = holders.keys().cloned().collect();
         for name in tokens.approvers() {
-            let role = TokenRole::Approver(Arc::clone(&name));
             let make = || TokenHolder {
                 name: Arc::clone(&name),
                 service: None,
                 bodies: self.bodies.one(),
-                role,
+                role: TokenRole::Approver(Arc::clone(&name)),
             };
-            let holder = known(&name, false, &holders).unwrap_or_else(make);
-            holders.push(holder);
+            let holder = known(&name).unwrap_or_else(make);
+            holders.insert(name, holder);
         }
-        let callers = holders.iter().filter(|holder| holder.service.is_some());
-        api.set_callers(callers.map(|holder| Arc::clone(&holder.name)).collect());
-        for old in before.iter().flat_map(|table| table.holders.iter()) {
-            if !holders.iter().any(|holder| holder.name == old.name) {
+        api.set_callers(names);
+        for (name, old) in before.iter().flat_map(|table| table.holders.iter()) {
+            if !holders.contains_key(name) {
                 old.service
                     .iter()
                     .for_each(|service| service.close.cancel());
             }
         }
-        PrincipalTable { tokens, holders }
+        let of_files = tokens.of_callers().chain(tokens.of_approvers());
+        let of_files = of_files.map(|(digest, name)| (digest.clone(), Arc::clone(name)));
+        PrincipalTable {
+            // What a file of tokens says of one counts.
+            by_token: principals.tokens().chain(of_files).collect(),
+            anybody: (!tokens.are_required()).then(|| ANYBODY.into()),
+            holders,
+        }
     }
 
     fn holder(&self, name: Arc<str>) -> TokenHolder {
@@ -163,7 +170,9 @@ impl PrincipalTables {
 }
 
 impl PrincipalTable {
+    /// Of whom a request is; `None` if that is unknown and has to be known.
     pub(super) fn holder(&self, headers: &http::HeaderMap) -> Option<&TokenHolder> {
-        self.holders.get(self.tokens.bearer(headers)?)
+        let named = bearer(headers).and_then(|token| self.by_token.get(&token));
+        self.holders.get(named.or(self.anybody.as_ref())?)
     }
 }

@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rmcp::model::{CancelledNotificationParam, RequestId};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -107,6 +107,7 @@ pub(super) struct Routes {
     /// One principal's sessions do not exist for another.
     table: RwLock<Arc<PrincipalTable>>,
     tables: PrincipalTables,
+    tokens: Mutex<Tokens>,
     api: Api,
     engine: Option<(WorkerSecret, TokenHolder)>,
     limits: HttpLimits,
@@ -129,7 +130,7 @@ impl Routes {
         (drain, close): (CancellationToken, CancellationToken),
     ) -> Self {
         let counts = (
-            tokens.principals().len(),
+            tokens.principals().len() + server.offering().principals.len(),
             tokens.approvers().len(),
             usize::from(worker.is_some()),
         );
@@ -144,7 +145,13 @@ impl Routes {
         Self {
             server: Arc::clone(server),
             gate,
-            table: RwLock::new(Arc::new(tables.table(tokens, &api, None))),
+            table: RwLock::new(Arc::new(tables.table(
+                &tokens,
+                &server.offering().principals,
+                &api,
+                None,
+            ))),
+            tokens: Mutex::new(tokens),
             tables,
             api,
             engine,
@@ -157,10 +164,14 @@ impl Routes {
         Arc::clone(&self.table.read())
     }
 
-    /// A request that was authorized goes on.
-    pub(super) fn renew(&self, tokens: Tokens) {
+    /// With `tokens`, or the same as before, and the principals of now. A request that was authorized goes on.
+    pub(super) fn renew(&self, tokens: Option<Tokens>) {
+        let mut own = self.tokens.lock();
+        *own = tokens.unwrap_or_else(|| own.clone());
+        let principals = self.server.offering().principals.clone();
         let mut table = self.table.write();
-        *table = Arc::new(self.tables.table(tokens, &self.api, Some(&table)));
+        let new = (self.tables).table(&own, &principals, &self.api, Some(&table));
+        *table = Arc::new(new);
     }
 
     pub(super) async fn answer(
@@ -509,7 +520,9 @@ impl Routes {
         })?;
         let sent = SentArguments::new(arguments, lease);
         // rmcp checks headers that repeat arguments against the body.
-        let whole = sent.arguments.value().is_ok() && self.server.offering().offers.mirrors();
+        let caller = service.caller.identity.actor.as_deref();
+        let offering = self.server.offering_of(caller);
+        let whole = sent.arguments.value().is_ok() && offering.offers.mirrors();
         if !whole {
             read.bytes = outline.without_arguments().into();
         }

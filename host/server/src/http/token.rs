@@ -7,6 +7,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use toolcell_system::named_file;
 
+use crate::principals::caller;
 use crate::random_name;
 
 /// A shorter one can be guessed.
@@ -14,16 +15,27 @@ const TOKEN_CHARS_MIN: usize = 16;
 /// In bytes; a larger token file is rejected.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Kept as hashes and compared in constant time, so that response times reveal nothing about a token.
+/// Kept as digests, which are all that is looked up, so that response times reveal nothing about a token.
 #[derive(Clone, Default)]
 pub struct Tokens {
     callers: Vec<Token>,
     approvers: Vec<Token>,
 }
 
+/// Whoever calls a server that needs no token.
+pub(super) const ANYBODY: &str = "anybody";
+
+/// SHA-256, as lowercase hexadecimal digits.
+pub(super) type TokenDigest = String;
+
+fn digest(token: &str) -> TokenDigest {
+    let digest = toolcell_spec::digest(token.as_bytes());
+    digest.strip_prefix("sha256:").unwrap_or(&digest).to_owned()
+}
+
 #[derive(Clone)]
 struct Token {
-    hash: blake3::Hash,
+    digest: TokenDigest,
     name: Arc<str>,
     /// `false` for the number of a line, and the generated token's name.
     is_named: bool,
@@ -36,7 +48,7 @@ impl Tokens {
             .map_err(|refusal| anyhow!(refusal.detail.unwrap_or(refusal.message)))?;
         let mut tokens = Self::none();
         tokens.callers.push(Token {
-            hash: blake3::hash(text.as_bytes()),
+            digest: digest(&text),
             name: "token:generated".into(),
             is_named: false,
         });
@@ -69,15 +81,15 @@ impl Tokens {
                 token.bytes().all(|byte| byte.is_ascii_graphic()),
                 "the token of {name} has characters that no header holds"
             );
-            let hash = blake3::hash(token.as_bytes());
-            let is_known = tokens.iter().any(|known| known.hash == hash);
+            let digest = digest(token);
+            let is_known = tokens.iter().any(|known| known.digest == digest);
             ensure!(
                 !is_known,
                 "the token of {name} is that of an earlier line, too: give each caller its own"
             );
             tokens.push(Token {
-                hash,
-                name: format!("token:{name}").into(),
+                digest,
+                name: caller(&name).into(),
                 is_named: named.is_some(),
             });
         }
@@ -98,7 +110,11 @@ impl Tokens {
 
     /// Adds tokens that approve calls, instead of making them. Fails if a text or a name is for both.
     pub fn with_approvers(mut self, approvers: Self) -> anyhow::Result<Self> {
-        let is_caller = |token: &Token| self.callers.iter().any(|known| known.hash == token.hash);
+        let is_caller = |token: &Token| {
+            self.callers
+                .iter()
+                .any(|known| known.digest == token.digest)
+        };
         ensure!(
             !approvers.callers.iter().any(is_caller),
             "a token is for a caller and for an approver: a caller cannot approve its own calls"
@@ -139,7 +155,7 @@ impl Tokens {
 
     pub fn principals(&self) -> Vec<Arc<str>> {
         match self.callers.as_slice() {
-            [] => vec!["anybody".into()],
+            [] => vec![ANYBODY.into()],
             tokens => names(tokens),
         }
     }
@@ -152,32 +168,30 @@ impl Tokens {
         names(&self.approvers)
     }
 
-    /// Index of the principal, callers first; 0 if no token is required, and none of an approver was sent.
-    pub(super) fn bearer(&self, headers: &HeaderMap) -> Option<usize> {
-        let callers = self.callers.len().max(1);
-        if self.callers.is_empty() {
-            Some(Self::find(&self.approvers, headers).map_or(0, |at| callers + at))
-        } else {
-            let approver = || Some(callers + Self::find(&self.approvers, headers)?);
-            Self::find(&self.callers, headers).or_else(approver)
-        }
+    /// The digests of the tokens of callers or of approvers, and whose they are.
+    pub(super) fn of_callers(&self) -> impl Iterator<Item = (&TokenDigest, &Arc<str>)> {
+        self.callers
+            .iter()
+            .map(|token| (&token.digest, &token.name))
     }
 
-    fn find(tokens: &[Token], headers: &HeaderMap) -> Option<usize> {
-        if tokens.is_empty() {
-            return None;
-        }
-        let mut given = headers.get_all(AUTHORIZATION).iter();
-        let (Some(given), None) = (given.next(), given.next()) else {
-            return None;
-        };
-        let (scheme, token) = given.to_str().ok()?.split_once(' ')?;
-        let token = blake3::hash(token.trim().as_bytes());
-        scheme
-            .eq_ignore_ascii_case("bearer")
-            .then(|| tokens.iter().position(|known| known.hash == token))
-            .flatten()
+    pub(super) fn of_approvers(&self) -> impl Iterator<Item = (&TokenDigest, &Arc<str>)> {
+        self.approvers
+            .iter()
+            .map(|token| (&token.digest, &token.name))
     }
+}
+
+/// The digest of the only token that a request carries.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<TokenDigest> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (Some(given), None) = (given.next(), given.next()) else {
+        return None;
+    };
+    let (scheme, token) = given.to_str().ok()?.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| digest(token.trim()))
 }
 
 fn names(tokens: &[Token]) -> Vec<Arc<str>> {
@@ -211,23 +225,25 @@ impl fmt::Debug for Tokens {
 
 #[cfg(test)]
 mod tests {
-    use super::Tokens;
+    use super::{ANYBODY, Tokens, bearer};
     use http::header::AUTHORIZATION;
     use http::{HeaderMap, HeaderValue};
 
-    fn bearer(tokens: &Tokens, value: &str) -> Option<usize> {
-        tokens.bearer(&HeaderMap::from_iter([(
-            AUTHORIZATION,
-            HeaderValue::from_str(value).unwrap(),
-        )]))
+    fn whose(tokens: &Tokens, value: &str) -> Option<String> {
+        let headers =
+            HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())]);
+        let given = bearer(&headers)?;
+        let mut all = tokens.of_callers().chain(tokens.of_approvers());
+        all.find_map(|(known, name)| (*known == given).then(|| name.to_string()))
     }
 
     #[test]
     fn a_bearer_is_known_by_the_whole_token() {
         let tokens =
             Tokens::parse("# people\nanna 0123456789abcdef\n\nfedcba9876543210\n").unwrap();
-        assert_eq!(bearer(&tokens, "Bearer 0123456789abcdef"), Some(0));
-        assert_eq!(bearer(&tokens, "bearer fedcba9876543210"), Some(1));
+        let whose = |value: &str| whose(&tokens, value);
+        assert_eq!(whose("Bearer 0123456789abcdef").unwrap(), "token:anna");
+        assert_eq!(whose("bearer fedcba9876543210").unwrap(), "token:2");
         for wrong in [
             "Bearer 0123456789abcde",
             "Bearer 0123456789abcdef0",
@@ -235,9 +251,9 @@ mod tests {
             "Bearer",
             "Bearer ",
         ] {
-            assert_eq!(bearer(&tokens, wrong), None, "{wrong}");
+            assert_eq!(whose(wrong), None, "{wrong}");
         }
-        assert_eq!(tokens.bearer(&HeaderMap::new()), None);
+        assert_eq!(bearer(&HeaderMap::new()), None);
         assert!(!format!("{tokens:?}").contains("0123456789abcdef"));
     }
 
@@ -247,9 +263,10 @@ mod tests {
         let tokens = read("anna 0123456789abcdef")
             .with_approvers(read("bert fedcba9876543210"))
             .unwrap();
-        assert_eq!(bearer(&tokens, "Bearer 0123456789abcdef"), Some(0));
-        assert_eq!(bearer(&tokens, "Bearer fedcba9876543210"), Some(1));
-        assert_eq!(bearer(&tokens, "Bearer fedcba987654321"), None);
+        let of = |value: &str| whose(&tokens, value);
+        assert_eq!(of("Bearer 0123456789abcdef").unwrap(), "token:anna");
+        assert_eq!(of("Bearer fedcba9876543210").unwrap(), "approver:bert");
+        assert_eq!(of("Bearer fedcba987654321"), None);
         assert_eq!(
             (tokens.principals().len(), &*tokens.approvers()[0]),
             (1, "approver:bert")
@@ -257,14 +274,12 @@ mod tests {
         let open = Tokens::none()
             .with_approvers(read("bert fedcba9876543210"))
             .unwrap();
-        assert_eq!(bearer(&open, "Bearer fedcba9876543210"), Some(1));
         assert_eq!(
-            (
-                open.bearer(&HeaderMap::new()),
-                bearer(&open, "Bearer 0123456789abcdef")
-            ),
-            (Some(0), Some(0))
+            whose(&open, "Bearer fedcba9876543210").unwrap(),
+            "approver:bert"
         );
+        assert_eq!(&*open.principals()[0], ANYBODY);
+        assert!(!open.are_required() && tokens.are_required());
         assert!(
             read("anna 0123456789abcdef")
                 .with_approvers(read("bert 0123456789abcdef"))
@@ -329,6 +344,7 @@ mod tests {
         let one = Tokens::generate().unwrap();
         let other = Tokens::generate().unwrap();
         assert!(one.1.len() == 64 && one.1 != other.1);
-        assert_eq!(bearer(&one.0, &format!("Bearer {}", one.1)), Some(0));
+        let bearer = format!("Bearer {}", one.1);
+        assert_eq!(whose(&one.0, &bearer).unwrap(), "token:generated");
     }
 }

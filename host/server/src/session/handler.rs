@@ -101,7 +101,7 @@ impl ServerHandler for ClientSession {
 
     /// Rmcp checks the headers that repeat arguments against the tool's schema.
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.server.offering().offers.described(name)
+        self.offering().offers.described(name)
     }
 
     async fn list_prompts(

@@ -32,7 +32,7 @@ impl Server {
         let Some(place) = self.places.begin() else {
             return;
         };
-        let offering = self.offering();
+        let offering = self.offering_of(kept.approval.actor_ref.as_deref());
         let keep = offering.keep;
         let background = Background::default();
         background.set_returns();
@@ -106,7 +106,7 @@ impl Server {
         if self.stop.is_cancelled() {
             return Ok(false);
         }
-        let offering = self.offering();
+        let offering = self.offering_of(kept.suspension.actor_ref.as_deref());
         let (Some(place), Some((messenger, ask, questions))) = (
             self.places.begin(),
             reopen(&kept.suspension, offering.outdated()),
@@ -170,7 +170,8 @@ impl Server {
         stored: impl Into<StoredCallRef<'k>>,
         held: RoleLock,
     ) -> Option<CallEnd> {
-        let offering = self.offering();
+        let stored = stored.into();
+        let offering = self.offering_of(stored.actor_ref().map(String::as_str));
         let record = offering.tools.close(stored, held).await?;
         self.keep(&record).await;
         Some(CallEnd::from_record(record, offering.keep))

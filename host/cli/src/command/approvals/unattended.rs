@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::runtime::Runtime;
 use anyhow::Context;
 use toolcell::{CallContext, CallSpec, Cancellation, ComponentTools, Host, ToolSet};
-use toolcell_config as config;
+use toolcell_config::{self as config, ConfigLayers, Principal};
 use toolcell_engine::pipeline::StoredCallRef;
 use toolcell_journal::{Role, RoleLock, StoredApproval};
 use toolcell_spec::{CallRecord, InvocationId, Refusal};
@@ -105,8 +105,14 @@ impl ApprovalCommands {
                 .await
                 .map_err(|refusal| failed(&refusal))?;
             let selection = std::mem::take(&mut settings.selection);
+            let mut tools = host.catalog().tools();
+            if let Some(principal) = principal_of(kept, &layers) {
+                tools.retain(|tool| settings.has(principal, tool));
+                settings
+                    .narrow(principal)
+                    .map_err(|refusal| failed(&refusal))?;
+            }
             let all = settings.tool_set(Arc::new(host));
-            let tools = all.host.catalog().tools();
             let tools = surface::select(all, tools, selection, HashMap::new()).await;
             let spec = CallSpec {
                 // A tool of another component may have that name too.
@@ -180,6 +186,12 @@ async fn load_one(
     let loaded = host.load_file(component).await?;
     configs.give(component, &loaded)?;
     Ok(loaded)
+}
+
+/// The caller, if it has rules of its own by now.
+fn principal_of<'a>(kept: &StoredApproval, layers: &'a ConfigLayers) -> Option<&'a Principal> {
+    let actor = kept.approval.actor_ref.as_deref()?;
+    layers.principals.iter().find(|one| one.caller() == actor)
 }
 
 fn failed(refusal: &Refusal) -> anyhow::Error {

@@ -17,6 +17,7 @@ use toolcell_spec::{ErrorCode, InvocationId, ToolResult};
 
 use crate::ServerTools;
 use crate::http::problem::{Problem, whole_seconds};
+use crate::principals::callers_beside;
 
 use super::{ApiCaller, ApiState, TokenRole};
 
@@ -28,7 +29,11 @@ pub(super) struct CallerRequest(
     pub(super) Arc<ServerTools>,
 );
 
-pub(super) struct RequestApprover(pub(super) Arc<str>);
+pub(super) struct RequestApprover {
+    pub(super) name: Arc<str>,
+    /// Whose questions it may see and answer.
+    pub(super) callers: Arc<[Arc<str>]>,
+}
 
 pub(super) struct RequestEngine(pub(super) Arc<ApiCaller>);
 
@@ -45,7 +50,7 @@ impl FromRequestParts<Arc<ApiState>> for CallerRequest {
     ) -> Result<Self, Problem> {
         match parts.extensions.get::<TokenRole>() {
             Some(TokenRole::Caller(caller)) => {
-                let offering = shared.server.offering();
+                let offering = caller.offering(&shared.server);
                 Ok(Self(Arc::clone(shared), Arc::clone(caller), offering))
             }
             _ => Err(ErrorCode::NotACaller.into()),
@@ -53,14 +58,25 @@ impl FromRequestParts<Arc<ApiState>> for CallerRequest {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for RequestApprover {
+impl FromRequestParts<Arc<ApiState>> for RequestApprover {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<ApiState>,
+    ) -> Result<Self, Problem> {
+        let callers = shared.callers();
         match parts.extensions.get::<TokenRole>() {
-            Some(TokenRole::Approver(name)) => Ok(Self(Arc::clone(name))),
-            Some(TokenRole::Caller(caller)) if !guard!("approver_role") => {
-                Ok(Self(Arc::clone(caller.name())))
+            Some(TokenRole::Approver(name)) => Ok(Self {
+                callers: callers_beside(name, &callers),
+                name: Arc::clone(name),
+            }),
+            Some(TokenRole::Caller(caller)) => {
+                let own = shared.server.callers_to_approve(caller.name(), &callers);
+                Ok(Self {
+                    name: Arc::clone(caller.name()),
+                    callers: own.ok_or(ErrorCode::NotAnApprover)?,
+                })
             }
             _ => Err(ErrorCode::NotAnApprover.into()),
         }

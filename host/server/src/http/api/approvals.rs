@@ -26,9 +26,9 @@ const FEEDBACK_BYTES_MAX: usize = 16 << 10;
 )]
 pub(super) async fn list(
     State(shared): State<Arc<ApiState>>,
-    RequestApprover(_): RequestApprover,
+    approver: RequestApprover,
 ) -> Result<Response<Body>, Problem> {
-    let found = shared.server.questions(&shared.callers()).await?;
+    let found = shared.server.questions(&approver.callers).await?;
     Ok(json(StatusCode::OK, &value!({ "approvals": found })))
 }
 
@@ -40,12 +40,12 @@ pub(super) async fn list(
 )]
 pub(super) async fn show(
     State(shared): State<Arc<ApiState>>,
-    RequestApprover(_): RequestApprover,
+    approver: RequestApprover,
     PathParams(id): PathParams<String>,
 ) -> Result<Response<Body>, Problem> {
     let StoredApproval {
         approval, state, ..
-    } = find(&shared, &id).await?;
+    } = find(&shared, &approver, &id).await?;
     let prompt: String = approval
         .prompt
         .iter()
@@ -83,7 +83,7 @@ pub(super) async fn show(
 )]
 pub(super) async fn answer(
     State(shared): State<Arc<ApiState>>,
-    RequestApprover(approver): RequestApprover,
+    approver: RequestApprover,
     PathParams(id): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,
@@ -103,7 +103,7 @@ pub(super) async fn answer(
     }
     let StoredApproval {
         approval, state, ..
-    } = find(&shared, &id).await?;
+    } = find(&shared, &approver, &id).await?;
     let id = approval.invocation_id;
     if approved && approval.cut && !accept_partial_view && state == Standing::Pending {
         return Err(ErrorCode::PromptTruncated.into());
@@ -126,7 +126,7 @@ pub(super) async fn answer(
     }
     let answer = Answer {
         approved,
-        approver: approver.to_string(),
+        approver: approver.name.to_string(),
         channel: CHANNEL.to_owned(),
         edit,
         feedback,
@@ -151,8 +151,12 @@ pub(super) async fn answer(
     }
 }
 
-async fn find(shared: &ApiState, id: &str) -> Result<StoredApproval, Problem> {
+async fn find(
+    shared: &ApiState,
+    approver: &RequestApprover,
+    id: &str,
+) -> Result<StoredApproval, Problem> {
     let id: InvocationId = call_id(id).map_err(|_| ErrorCode::UnknownRequest)?;
-    let found = shared.server.question(id, &shared.callers()).await?;
+    let found = shared.server.question(id, &approver.callers).await?;
     Ok(found.ok_or(ErrorCode::UnknownRequest)?)
 }

@@ -141,7 +141,7 @@ fn start(
     room: OwnedSemaphorePermit,
     (trace, workspace): (Option<TraceContext>, Result<Option<CallWorkspace>, Refusal>),
 ) -> RunningBatch {
-    let offering = server.offering();
+    let offering = caller.offering(server);
     let above = above(&offering);
     let begun = || offering.telemetry.as_ref()?.trace(Some(&above));
     let mut ids = Vec::new();

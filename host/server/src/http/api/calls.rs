@@ -87,7 +87,7 @@ pub(super) async fn create(
     let digest = blake3::hash(&body);
     drop(body);
     let lease = caller.reserve(wish.spec.input.text()).await?;
-    let offering = shared.server.offering();
+    let offering = caller.offering(&shared.server);
     let returns = offering.approvals.away == ApprovalFallback::Return;
     let begin = || -> Result<Arc<CallEntry>, Problem> {
         let room = if is_left {

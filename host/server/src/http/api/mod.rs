@@ -34,12 +34,12 @@ use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tower_service::Service;
 
-use crate::Server;
 use crate::budget::ByteBudget;
 use crate::executions::Executions;
 use crate::http::problem::Problem;
 use crate::otc::OtcService;
 use crate::session::ClientIdentity;
+use crate::{Server, ServerTools};
 
 use keys::IdempotencyKeys;
 use repeats::KeptResponse;
@@ -96,6 +96,11 @@ impl ApiCaller {
             keys: IdempotencyKeys::default(),
             batched: Arc::new(Semaphore::new(batches::CALLS_MAX)),
         }
+    }
+
+    /// What it may call.
+    fn offering(&self, server: &Server) -> Arc<ServerTools> {
+        server.offering_of(self.identity.actor.as_deref())
     }
 
     fn name(&self) -> &Arc<str> {

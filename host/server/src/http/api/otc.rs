@@ -162,7 +162,7 @@ pub(super) async fn invoke(
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     is_media_type(headers, &["application/json"])?;
-    let offering = shared.server.offering();
+    let offering = caller.offering(&shared.server);
     let request = OtcRequest::read(text(&body)?, mode)
         .map_err(|refusal| Problem::from(refusal).with_status(400))?;
     drop(body);

@@ -106,7 +106,9 @@ pub(super) async fn search(
 pub(super) async fn surface(CallerRequest(shared, caller, _): CallerRequest) -> Response<Body> {
     let session = shared.server.offering().approvals.session.clone();
     let session = session.map_or(Session::None, Session::Named);
-    let surface = shared.server.surface_of(&caller.identity.loads, session);
+    let surface = shared
+        .server
+        .surface_of(&caller.identity, &caller.identity.loads, session);
     json(StatusCode::OK, &surface)
 }
 
@@ -127,7 +129,7 @@ async fn search_for(
 ) -> Result<ToolSearchResult, Problem> {
     let query = Words::parse(words)?;
     let session = shared.server.offering().approvals.session.clone();
-    let loads = &caller.identity.loads;
+    let loads = (&*caller.identity, &caller.identity.loads);
     Ok(shared.server.search(query, limit, loads, session).await?)
 }
 

@@ -44,7 +44,7 @@ impl ApiState {
         &self,
         caller: &ApiCaller,
     ) -> Result<(Arc<WorkspaceService>, WorkspaceOwner), Refusal> {
-        let service = self.server.offering().workspaces.clone();
+        let service = caller.offering(&self.server).workspaces.clone();
         let service = service.ok_or_else(not_given)?;
         let owner = service.owner(caller.name(), None);
         Ok((service, owner))

@@ -1,0 +1,312 @@
+//! `[[principal]]`: callers of a server with rules of their own, which only narrow those of the server.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use serde::Deserialize;
+
+use toolcell_engine::scheduler::Quota;
+use toolcell_policy::{
+    GrantWord, Grants, Limits, Policy, Provenance, Rule, ToolPatterns, WordPattern,
+};
+use toolcell_spec::{Behavior, RuleSource, ToolDeclaration};
+
+use super::file::{ConfigFile, GrantSection, LimitSection, RuleEntry, WorkspaceSection};
+use super::layers::{compiled_rule, strictness};
+use super::units::{duration, size};
+use super::{ConfigText, GivenLimits, MODES, WorkspaceConfig};
+
+const NAME_CHARS_MAX: usize = 64;
+const GENERATED: &str = "generated";
+/// Hexadecimal digits of SHA-256.
+const DIGEST_CHARS: usize = 64;
+
+/// `[[principal]]`: an error in a project's file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrincipalEntry {
+    /// Its calls, records and workspaces belong to `token:NAME`.
+    pub name: ConfigText,
+    /// `sha256:<hex>` of each of its tokens. A line of the token file with its name counts, too.
+    #[serde(default)]
+    pub tokens: Vec<ConfigText>,
+    /// The tools that it sees and calls, such as `files.*` [default: those of the server].
+    pub tools: Option<Vec<ConfigText>>,
+    /// `default`, `non_interactive` or `plan`; of this mode and the server's, the stricter one counts.
+    pub mode: Option<ConfigText>,
+    /// All that its calls are granted, within the grants of the server [default: the same].
+    pub grants: Option<GrantSection>,
+    /// Limits of each of its calls, below those of the server.
+    #[serde(default)]
+    pub limits: LimitSection,
+    /// Further rules for its calls, which deny or ask.
+    #[serde(default, rename = "rule")]
+    pub rules: Vec<RuleEntry>,
+    /// What it may use altogether [default: no bound].
+    #[serde(default)]
+    pub quotas: QuotaSection,
+    /// Its workspaces [default: as the server's].
+    #[serde(default)]
+    pub workspace: WorkspaceSection,
+    /// Principals whose calls it may approve, such as `*`; never its own.
+    #[serde(default)]
+    pub approves: Vec<ConfigText>,
+}
+
+/// `[principal.quotas]`: a call beyond them is refused as `quota_exceeded`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuotaSection {
+    /// Calls that run or wait.
+    pub calls_at_once: Option<u32>,
+    pub calls_per_minute: Option<u32>,
+    /// CPU time of a day, such as `30m`. Of tools that are metered by fuel, 25 million units count as 1 ms.
+    pub cpu_per_day: Option<ConfigText>,
+    /// Bytes that calls of a day return, write to files, send and receive, such as `1GiB`.
+    #[serde(deserialize_with = "super::config_text::size")]
+    pub bytes_per_day: Option<ConfigText>,
+}
+
+/// A caller of a server with rules of its own.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    pub name: String,
+    /// SHA-256 of each token, as lowercase hexadecimal digits.
+    pub tokens: Vec<String>,
+    pub quota: Quota,
+    /// Whose calls it may approve.
+    pub approves: Vec<WordPattern>,
+    pub workspace: WorkspaceConfig,
+    tools: Option<ToolPatterns>,
+    /// An index of [`MODES`].
+    strictness: usize,
+    grants: Option<Grants>,
+    limits: GivenLimits,
+    rules: Vec<Rule>,
+    place: String,
+}
+
+impl Principal {
+    /// Reads the principals of `file`. `known` are those of files before it, and `workspace` is what all files say.
+    pub(super) fn read(
+        file: &ConfigFile,
+        said: &Provenance<'_>,
+        known: &mut Vec<Self>,
+        workspace: &WorkspaceConfig,
+    ) -> anyhow::Result<()> {
+        for entry in &file.principals {
+            let place = file.place_of(&entry.name);
+            let of_file = matches!(
+                said.source,
+                RuleSource::UserSettings | RuleSource::FlagSettings
+            );
+            ensure!(
+                of_file,
+                "{place}: [[principal]] is for your own toolcell.toml, or a file of --config, because it says who may call; \
+                 remove it here"
+            );
+            let read = || Self::new(file, entry, said, workspace);
+            let new = read().with_context(|| format!("{place}: principal {:?}", entry.name))?;
+            if let Some(other) = known.iter().find(|other| other.conflicts(&new)) {
+                bail!(
+                    "{place}: principal {:?} has the name or a token of the one at {}; give each its own",
+                    entry.name,
+                    other.place
+                );
+            }
+            known.push(new);
+        }
+        Ok(())
+    }
+
+    fn new(
+        file: &ConfigFile,
+        entry: &PrincipalEntry,
+        said: &Provenance<'_>,
+        workspace: &WorkspaceConfig,
+    ) -> anyhow::Result<Self> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
+        ensure!(
+            !entry.name.is_empty() && entry.name.len() <= NAME_CHARS_MAX,
+            "a name has 1 to {NAME_CHARS_MAX} characters"
+        );
+        ensure!(
+            entry.name.chars().all(fits)
+                && entry.name.starts_with(|c: char| c.is_ascii_alphabetic()),
+            "a name begins with a letter, and has letters, digits, `.`, `_`, `-` and `@`"
+        );
+        ensure!(
+            &*entry.name != GENERATED,
+            "{GENERATED:?} is the caller with the token that a server makes for itself"
+        );
+        ensure!(
+            entry.limits.memory_total.is_none(),
+            "limits.memory_total is for all calls of a server; set it in [limits]"
+        );
+        let mut config = *workspace;
+        config.narrow(file, &entry.workspace)?;
+        Ok(Self {
+            name: entry.name.to_string(),
+            tokens: entry
+                .tokens
+                .iter()
+                .map(|word| token(file, word))
+                .collect::<anyhow::Result<_>>()?,
+            quota: quota(file, &entry.quotas)?,
+            approves: patterns(&entry.approves)?,
+            workspace: config,
+            tools: entry
+                .tools
+                .as_deref()
+                .map(ToolPatterns::compile)
+                .transpose()?,
+            strictness: entry
+                .mode
+                .as_ref()
+                .map_or(Ok(0), |mode| strictness(file, mode))?,
+            grants: entry
+                .grants
+                .as_ref()
+                .map(|grants| granted(file, grants, said))
+                .transpose()?,
+            limits: GivenLimits::of_section(file, &entry.limits)?,
+            rules: rules(file, entry, said)?,
+            place: file.place_of(&entry.name),
+        })
+    }
+
+    fn conflicts(&self, other: &Self) -> bool {
+        self.name.eq_ignore_ascii_case(&other.name)
+            || self.tokens.iter().any(|token| other.tokens.contains(token))
+    }
+
+    /// The caller, as records have it.
+    pub fn caller(&self) -> String {
+        format!("token:{}", self.name)
+    }
+
+    /// `true` if it may see and call the tool, which has these bytes.
+    pub fn has_tool(&self, tool: &ToolDeclaration, component: &str, policy: &Policy) -> bool {
+        let named = |tools: &ToolPatterns| tools.allow(tool, component, policy);
+        self.tools.as_ref().is_none_or(named) || !guard!("principal_tools")
+    }
+
+    /// The grants of its calls.
+    ///
+    /// # Errors
+    ///
+    /// A grant that reaches beyond `server`, the grants of the server.
+    pub fn grants(&self, server: &Arc<Grants>) -> anyhow::Result<Arc<Grants>> {
+        let Some(wanted) = &self.grants else {
+            return Ok(Arc::clone(server));
+        };
+        let narrowed = server
+            .narrowed(wanted)
+            .with_context(|| format!("{}: principal {:?}", self.place, self.name))?;
+        Ok(Arc::new(narrowed))
+    }
+
+    /// The mode and rules of its calls: those of `server`, the policy of the server, and its own.
+    pub fn policy(&self, server: &Arc<Policy>) -> Arc<Policy> {
+        let is_stricter =
+            MODES.iter().position(|mode| *mode == server.mode) < Some(self.strictness);
+        let is_own = !self.rules.is_empty() || is_stricter;
+        if !is_own || !guard!("principal_rules") {
+            return Arc::clone(server);
+        }
+        let mut policy = (**server).clone();
+        if let Some(mode) = MODES.get(self.strictness).filter(|_| is_stricter) {
+            policy.mode = *mode;
+        }
+        self.rules.iter().for_each(|rule| policy.add(rule.clone()));
+        Arc::new(policy)
+    }
+
+    /// The limits of its calls, below `server`, those of the server.
+    pub fn limits(&self, server: &Limits) -> Limits {
+        if guard!("principal_limits") {
+            self.limits.below(server)
+        } else {
+            server.clone()
+        }
+    }
+}
+
+fn token(file: &ConfigFile, word: &ConfigText) -> anyhow::Result<String> {
+    let digest = word.strip_prefix("sha256:").map(str::to_ascii_lowercase);
+    let is_digest = |digest: &String| {
+        digest.len() == DIGEST_CHARS && digest.bytes().all(|b| b.is_ascii_hexdigit())
+    };
+    // The word is not shown: it may be the token itself.
+    digest.filter(is_digest).with_context(|| {
+        format!(
+            "line {}: tokens are given by their digest, sha256:<64 hexadecimal digits>: printf %s TOKEN | sha256sum",
+            file.line_of(word)
+        )
+    })
+}
+
+fn patterns(words: &[ConfigText]) -> anyhow::Result<Vec<WordPattern>> {
+    words
+        .iter()
+        .map(|word| WordPattern::compile(word))
+        .collect()
+}
+
+fn quota(file: &ConfigFile, section: &QuotaSection) -> anyhow::Result<Quota> {
+    let mut quota = Quota {
+        calls_at_once: section.calls_at_once,
+        calls_per_minute: section.calls_per_minute,
+        ..Quota::default()
+    };
+    let time = |text: &str| duration(text).map(Some);
+    file.set(
+        &mut quota.cpu_per_day,
+        "quotas.cpu_per_day",
+        &section.cpu_per_day,
+        time,
+    )?;
+    let bytes = |text: &str| size(text).map(Some);
+    file.set(
+        &mut quota.bytes_per_day,
+        "quotas.bytes_per_day",
+        &section.bytes_per_day,
+        bytes,
+    )?;
+    Ok(quota)
+}
+
+fn granted(
+    file: &ConfigFile,
+    section: &GrantSection,
+    said: &Provenance<'_>,
+) -> anyhow::Result<Grants> {
+    let mut grants = Grants::default();
+    for word in GrantWord::ALL {
+        for spec in section.specs(word) {
+            let place = || format!("line {}", file.line_of(spec));
+            grants.add(word, spec, said).with_context(place)?;
+        }
+    }
+    Ok(grants)
+}
+
+fn rules(
+    file: &ConfigFile,
+    entry: &PrincipalEntry,
+    said: &Provenance<'_>,
+) -> anyhow::Result<Vec<Rule>> {
+    let one = |rule: &RuleEntry| {
+        ensure!(
+            rule.actor.is_none(),
+            "a rule of a principal is for its own calls; remove actor"
+        );
+        let rule = compiled_rule(file, rule, said)?;
+        ensure!(
+            rule.behavior() != Behavior::Allow,
+            "a rule of a principal denies or asks: allow can only be said for all callers"
+        );
+        Ok(rule)
+    };
+    entry.rules.iter().map(one).collect()
+}

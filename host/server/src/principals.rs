@@ -1,0 +1,114 @@
+//! Callers with rules of their own: each has its own view of the server's tools.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use toolcell_policy::WordPattern;
+
+use crate::{Server, ServerTools};
+
+/// How callers are named in records.
+const PREFIX: &str = "token:";
+
+/// A caller with rules of its own.
+pub struct PrincipalTools {
+    pub name: String,
+    /// SHA-256 of each of its tokens, as hexadecimal digits.
+    pub tokens: Vec<String>,
+    /// Callers whose questions it may answer.
+    pub approves: Vec<WordPattern>,
+    pub tools: Arc<ServerTools>,
+}
+
+/// By the names of the callers in records.
+#[derive(Clone, Default)]
+pub struct Principals(Arc<HashMap<Arc<str>, Arc<PrincipalTools>>>);
+
+impl FromIterator<PrincipalTools> for Principals {
+    fn from_iter<T: IntoIterator<Item = PrincipalTools>>(principals: T) -> Self {
+        let named = principals.into_iter().map(|principal| {
+            let caller: Arc<str> = caller(&principal.name).into();
+            (caller, Arc::new(principal))
+        });
+        Self(Arc::new(named.collect()))
+    }
+}
+
+/// The caller, as records have it, that the configuration and token files call `name`.
+pub(super) fn caller(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
+/// Those of `callers` that are not the person that `approver` names.
+pub(super) fn callers_beside(approver: &str, callers: &Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {
+    let person = |name: &str| {
+        name.split_once(':')
+            .map(|(_, person)| person.to_lowercase())
+    };
+    let own = person(approver);
+    let others = callers
+        .iter()
+        .filter(|caller| person(caller) != own || own.is_none());
+    others.cloned().collect()
+}
+
+impl Principals {
+    pub(super) fn get(&self, caller: &str) -> Option<&Arc<PrincipalTools>> {
+        self.0.get(caller)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn callers(&self) -> impl Iterator<Item = Arc<str>> {
+        self.0.keys().cloned()
+    }
+
+    /// The digest of each token, and whose it is.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = (String, Arc<str>)> {
+        self.0.iter().flat_map(|(caller, principal)| {
+            let own = principal.tokens.iter();
+            own.map(|digest| (digest.clone(), Arc::clone(caller)))
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<PrincipalTools>)> {
+        self.0.iter()
+    }
+
+    /// `true` if every one that is in both sees the same tools.
+    pub(super) fn list_as(&self, other: &Self) -> bool {
+        let is_same = |(caller, own): (&Arc<str>, &Arc<PrincipalTools>)| {
+            other
+                .get(caller)
+                .is_none_or(|other| own.tools.lists_as(&other.tools))
+        };
+        self.iter().all(is_same)
+    }
+}
+
+impl Server {
+    /// Those of `callers` whose questions `approver`, a caller itself, may answer; `None` if it is no approver.
+    pub(super) fn callers_to_approve(
+        &self,
+        approver: &str,
+        callers: &[Arc<str>],
+    ) -> Option<Arc<[Arc<str>]>> {
+        let offering = self.offering();
+        let own = offering.principals.get(approver);
+        if !guard!("approver_role") {
+            return Some(callers.into());
+        }
+        let own = own.filter(|own| !own.approves.is_empty())?;
+        let callers = callers.iter().filter(|caller| own.may_approve(caller));
+        Some(callers.cloned().collect())
+    }
+}
+
+impl PrincipalTools {
+    pub(super) fn may_approve(&self, caller: &str) -> bool {
+        let name = caller.strip_prefix(PREFIX).unwrap_or(caller);
+        name != self.name && self.approves.iter().any(|pattern| pattern.matches(name))
+    }
+}
