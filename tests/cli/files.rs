@@ -82,7 +82,7 @@ const READER: &str = r#"(module $reader
     (i32.store (i32.const 12) (i32.const 4))
     (drop (call $fd_write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 16)))
     (call $proc_exit
-      (call $path_open (i32.const 3) (i32.const 0) (i32.const 64) (i32.const 3) (i32.const 0)
+      (call $path_open (i32.const 4) (i32.const 0) (i32.const 64) (i32.const 3) (i32.const 0)
         (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 20)))))"#;
 
 #[test]

@@ -281,7 +281,7 @@ fn a_granted_folder_hides_none_of_them_and_closed_paths_do_not_close_them() {
     let data = format!("(data (i32.const 512) {path:?})");
     let length = path.len();
     let body = format!(
-        "(call $proc_exit (call $path_open (i32.const 3) (i32.const 0) (i32.const 512) (i32.const {length})
+        "(call $proc_exit (call $path_open (i32.const 4) (i32.const 0) (i32.const 512) (i32.const {length})
            (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 20)))"
     );
     let around_it = program_with(&data, &body);

@@ -49,8 +49,6 @@ pub(super) struct WasiWorld {
 pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Result<WasiWorld> {
     let WasiInputs {
         capability,
-        own_files,
-        scratch_dir,
         sources,
         process,
         ..
@@ -69,9 +67,49 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
         .allow_udp(false)
         .allow_ip_name_lookup(false)
         .max_random_size(RANDOM_BYTES_MAX);
-    for mount in &capability.mounts {
-        let folder = OpenFolder::open(&mount.host)?;
-        builder.preopened_dir(folder.path(), &mount.guest, permissions(mount))?;
+    for (name, value) in &capability.environment {
+        builder.env(name, value);
+    }
+    #[cfg(feature = "mutants")]
+    leave_out(&mut builder);
+    if let Some(process) = process {
+        give(&mut builder, process);
+    }
+    let scratch = open_folders(&mut builder, setup)?;
+    let recorder = sources.install(&mut builder)?;
+    Ok(WasiWorld {
+        wasi: builder.build(),
+        scratch,
+        recorder,
+    })
+}
+
+/// A command's working directory comes first, where programs in Go and Zig expect it.
+fn open_folders(
+    builder: &mut WasiCtxBuilder,
+    setup: &WasiInputs<'_>,
+) -> wasmtime::Result<Option<ScratchFolder>> {
+    let WasiInputs {
+        capability,
+        own_files,
+        scratch_dir,
+        process,
+        ..
+    } = setup;
+    let is_given_files = process
+        .as_ref()
+        .is_some_and(|given| !given.files.is_empty());
+    let workspace = capability
+        .mounts
+        .iter()
+        .find(|mount| mount.guest == WORKSPACE)
+        .filter(|_| !is_given_files);
+    let (before, after): (Vec<&Mount>, Vec<&Mount>) = capability
+        .mounts
+        .iter()
+        .partition(|mount| process.is_none() || workspace == Some(*mount));
+    for mount in before {
+        open_mount(builder, mount, &mount.guest)?;
     }
     let scratch = match &capability.scratch {
         Some(guest) => {
@@ -81,25 +119,12 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
         }
         None => None,
     };
-    for (name, value) in &capability.environment {
-        builder.env(name, value);
+    for mount in after {
+        open_mount(builder, mount, &mount.guest)?;
     }
-    #[cfg(feature = "mutants")]
-    leave_out(&mut builder);
-    if let Some(process) = process {
-        give(&mut builder, process);
-    }
-    let is_given_files = process
-        .as_ref()
-        .is_some_and(|given| !given.files.is_empty());
-    let workspace = capability
-        .mounts
-        .iter()
-        .find(|mount| mount.guest == WORKSPACE);
     // Programs without a working directory of their own resolve a relative path against a folder named `.`.
-    if let Some(mount) = workspace.filter(|_| !is_given_files) {
-        let folder = OpenFolder::open(&mount.host)?;
-        builder.preopened_dir(folder.path(), ".", permissions(mount))?;
+    if let Some(mount) = workspace {
+        open_mount(builder, mount, ".")?;
         builder.initial_cwd(&mount.guest);
     } else if let (Some(_), Some(scratch), Some(guest)) = (process, &scratch, &capability.scratch) {
         builder.preopened_dir(scratch.path(), ".", FsPerms::ReadWrite)?;
@@ -115,12 +140,13 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
     for folder in own_files.iter() {
         builder.preopened_dir(folder.path(), folder.guest(), own_permissions())?;
     }
-    let recorder = sources.install(&mut builder)?;
-    Ok(WasiWorld {
-        wasi: builder.build(),
-        scratch,
-        recorder,
-    })
+    Ok(scratch)
+}
+
+fn open_mount(builder: &mut WasiCtxBuilder, mount: &Mount, guest: &str) -> wasmtime::Result<()> {
+    let folder = OpenFolder::open(&mount.host)?;
+    builder.preopened_dir(folder.path(), guest, permissions(mount))?;
+    Ok(())
 }
 
 fn permissions(mount: &Mount) -> FsPerms {

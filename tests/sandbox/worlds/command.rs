@@ -28,7 +28,12 @@ const IMPORTS: &str = r#"
   (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
 "#;
 
-/// What the programs share. The first folder that a program can open is 3, and a path stands at 64.
+/// The descriptor of the working directory.
+const OWN: u32 = 3;
+/// The descriptor of a granted folder, if there is one.
+const GRANTED: u32 = 4;
+
+/// What the programs share. A path stands at 64.
 const FUNCTIONS: &str = r#"
   (memory (export "memory") 4)
   (func $check (param $error i32)
@@ -44,9 +49,9 @@ const FUNCTIONS: &str = r#"
     (call $check (call $fd_read (local.get $from) (i32.const 8) (i32.const 1) (i32.const 16)))
     (i32.load (i32.const 16)))
   ;; Opens the path, whose length is given, for reading, or makes it and opens it for writing.
-  (func $open (param $length i32) (param $make i32) (result i32)
+  (func $open (param $folder i32) (param $length i32) (param $make i32) (result i32)
     (call $check
-      (call $path_open (i32.const 3) (i32.const 0) (i32.const 64) (local.get $length)
+      (call $path_open (local.get $folder) (i32.const 0) (i32.const 64) (local.get $length)
         (select (i32.const 9) (i32.const 0) (local.get $make))
         (select (i64.const 64) (i64.const 2) (local.get $make))
         (i64.const 0) (i32.const 0) (i32.const 20)))
@@ -82,22 +87,22 @@ fn printing(sizes: &str, get: &str) -> Vec<u8> {
     program("", &body)
 }
 
-/// Prints the file `path` of the first folder.
-fn reading(path: &str) -> Vec<u8> {
+/// Prints the file `path` of a folder.
+fn reading(folder: u32, path: &str) -> Vec<u8> {
     let data = format!("(data (i32.const 64) {path:?})");
     let body = format!(
-        "(call $copy (call $open (i32.const {}) (i32.const 0)) (i32.const 1))",
+        "(call $copy (call $open (i32.const {folder}) (i32.const {}) (i32.const 0)) (i32.const 1))",
         path.len()
     );
     program(&data, &body)
 }
 
-/// Makes the file `path` of the first folder, with the content `a,b`.
-fn making(path: &str) -> Vec<u8> {
+/// Makes the file `path` of a folder, with the content `a,b`.
+fn making(folder: u32, path: &str) -> Vec<u8> {
     let data = format!("(data (i32.const 64) {path:?}) (data (i32.const 1024) \"a,b\")");
     let body = format!(
         "(local $file i32)
-         (local.set $file (call $open (i32.const {}) (i32.const 1)))
+         (local.set $file (call $open (i32.const {folder}) (i32.const {}) (i32.const 1)))
          (call $write (local.get $file) (i32.const 1024) (i32.const 3))
          (call $check (call $fd_close (local.get $file)))",
         path.len()
@@ -143,7 +148,7 @@ async fn arguments_variables_and_input_reach_a_command() {
 
 #[tokio::test]
 async fn a_command_gets_files_and_what_it_makes_is_kept() {
-    let called = test(&making("a.csv"))
+    let called = test(&making(OWN, "a.csv"))
         .call(json!({ "files": { "given.txt": "x", "data/b": "y" } }))
         .await;
     let output = called.succeeded();
@@ -168,11 +173,11 @@ async fn a_command_gets_files_and_what_it_makes_is_kept() {
         "{usage:?}"
     );
 
-    let called = test(&reading("data/b"))
+    let called = test(&reading(OWN, "data/b"))
         .call(json!({ "files": { "data/b": { "base64": "AP8=" } } }))
         .await;
     assert_eq!(called.succeeded()["stdout"], json!({ "base64": "AP8=" }));
-    let called = test(&making("a.csv"))
+    let called = test(&making(OWN, "a.csv"))
         .call(json!({ "files": { "a.csv": "old" } }))
         .await;
     assert_eq!(
@@ -287,7 +292,7 @@ async fn what_a_command_printed_before_a_crash_is_logged() {
 async fn a_command_reads_what_is_granted_and_nothing_else() {
     let (_guard, folder) = scratch();
     fs::write(folder.join("a.txt"), "granted").unwrap();
-    let module = reading("a.txt");
+    let module = reading(GRANTED, "a.txt");
     test(&module)
         .call(json!({}))
         .await
@@ -305,7 +310,10 @@ async fn a_command_reads_what_is_granted_and_nothing_else() {
         "/etc/hostname",
         "../../../../../../etc/hostname",
     ] {
-        let called = test(&reading(path)).read(&folder).call(json!({})).await;
+        let called = test(&reading(GRANTED, path))
+            .read(&folder)
+            .call(json!({}))
+            .await;
         let error = called.0.result.error.as_ref().unwrap();
         assert!(error.error_code.starts_with("exit_"), "{path}: {error:?}");
         assert_eq!(
@@ -315,13 +323,27 @@ async fn a_command_reads_what_is_granted_and_nothing_else() {
     }
 }
 
+/// Programs in Go and Zig take the first folder for the working directory.
+#[tokio::test]
+async fn the_first_folder_of_a_command_is_its_own_whatever_is_granted() {
+    let (_guard, folder) = scratch();
+    let called = test(&making(OWN, "a.csv"))
+        .read(&folder)
+        .call(json!({}))
+        .await;
+    assert_eq!(called.succeeded()["files"][0]["path"], "a.csv");
+}
+
 #[tokio::test]
 async fn a_command_writes_to_its_own_folder_alone() {
     let (_guard, folder) = scratch();
     fs::write(folder.join("a.txt"), "before").unwrap();
     let before = snapshot(&folder);
     for path in ["a.txt", "b.txt"] {
-        let called = test(&making(path)).write(&folder).call(json!({})).await;
+        let called = test(&making(GRANTED, path))
+            .write(&folder)
+            .call(json!({}))
+            .await;
         let error = called.0.result.error.as_ref().unwrap();
         assert!(error.error_code.starts_with("exit_"), "{path}: {error:?}");
     }
@@ -347,7 +369,7 @@ async fn more_files_than_a_call_may_keep_make_its_answer_partial() {
     let body = "(local $at i32) (local $file i32)
         (loop $more
           (i32.store8 (i32.const 64) (i32.add (i32.const 97) (local.get $at)))
-          (local.set $file (call $open (i32.const 1) (i32.const 1)))
+          (local.set $file (call $open (i32.const 3) (i32.const 1) (i32.const 1)))
           (call $check (call $fd_close (local.get $file)))
           (local.set $at (i32.add (local.get $at) (i32.const 1)))
           (br_if $more (i32.lt_u (local.get $at) (i32.const 5))))";
@@ -597,7 +619,7 @@ async fn what_only_looks_like_a_command_is_refused() {
 fn the_program_describes_and_calls_a_command() {
     let (_guard, folder) = scratch();
     let file = folder.join("some name.wasm");
-    fs::write(&file, making("a.csv")).unwrap();
+    fs::write(&file, making(OWN, "a.csv")).unwrap();
     let file = file.to_str().unwrap();
     let text = Toolcell::new(["describe", file]).run().exits(0).stdout;
     for words in [
@@ -640,10 +662,10 @@ fn a_command_works_in_the_workspace_of_its_caller() {
         assert!(!ran.stderr.contains("read only"), "{ran:?}");
         ran.json()
     };
-    let made = call(&making("a.csv"), json!({}));
+    let made = call(&making(OWN, "a.csv"), json!({}));
     assert_eq!(made["workspace"]["files"][0]["path"], "a.csv", "{made:#}");
     assert_eq!(made["artifact_refs"], json!([]));
-    let read = call(&reading("a.csv"), json!({}));
+    let read = call(&reading(OWN, "a.csv"), json!({}));
     assert!(
         read["structured_content"].to_string().contains("a,b"),
         "{read:#}"
