@@ -55,6 +55,32 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["sandbox::worlds::concurrent::a_call_takes_few_threads"],
     ),
+    (
+        "principal_view",
+        &[],
+        &["server::principals::each_has_tools"],
+    ),
+    (
+        "principal_tools",
+        &[],
+        &["server::principals::each_has_tools"],
+    ),
+    (
+        "principal_grants",
+        &[],
+        &["server::principals::each_has_tools"],
+    ),
+    (
+        "principal_rules",
+        &[],
+        &["server::principals::each_has_tools"],
+    ),
+    (
+        "principal_limits",
+        &[],
+        &["server::principals::each_has_tools"],
+    ),
+    ("quotas", &[], &["server::principals::a_quota_is_refused"]),
     ("log_limit", &["HC-4"], &[]),
     (
         "command_output",

@@ -59,6 +59,7 @@ pub struct PrincipalEntry {
 pub struct QuotaSection {
     /// Calls that run or wait.
     pub calls_at_once: Option<u32>,
+    /// Calls that may begin in a minute.
     pub calls_per_minute: Option<u32>,
     /// CPU time of a day, such as `30m`. Of tools that are metered by fuel, 25 million units count as 1 ms.
     pub cpu_per_day: Option<ConfigText>,

@@ -8,8 +8,6 @@ use crate::support::root;
 /// The folder with the types, and the type of the whole file.
 const SOURCES: &str = "host/config/src";
 const WHOLE: &str = "ConfigFile";
-/// A type that is a section of its own, and a part of others.
-const GRANTS: &str = "GrantSection";
 
 #[derive(Debug, Default)]
 struct Section {
@@ -106,6 +104,12 @@ fn word(kind: &str) -> &'static str {
     }
 }
 
+/// The type in a list or an option.
+fn part(kind: &str) -> &str {
+    let inner = |wrapper: &str| kind.strip_prefix(wrapper)?.strip_suffix('>');
+    inner("Vec<").or_else(|| inner("Option<")).unwrap_or(kind)
+}
+
 pub(super) fn page() -> String {
     let sections = sections();
     let whole = &sections[WHOLE];
@@ -113,14 +117,7 @@ pub(super) fn page() -> String {
                     the user and of the project are combined. An unknown setting is an error, and so is `[tools]` in a local file.\n\n"
         .to_owned();
     text.push_str("| setting | value | meaning |\n|---|---|---|\n");
-    let section_of = |field: &Field| {
-        let name = field
-            .kind
-            .strip_prefix("Vec<")
-            .and_then(|inner| inner.strip_suffix('>'))
-            .unwrap_or(&field.kind);
-        sections.get(name)
-    };
+    let section_of = |field: &Field| sections.get(part(&field.kind));
     whole
         .fields
         .iter()
@@ -149,17 +146,26 @@ pub(super) fn page() -> String {
         text.push_str("| setting | value | meaning |\n|---|---|---|\n");
         for field in &section.fields {
             count += 1;
+            let own = whole.fields.iter().find(|own| {
+                part(&own.kind) == part(&field.kind) && sections.contains_key(part(&own.kind))
+            });
             match sections.get(&field.kind) {
-                None => row("", field, &mut text),
-                Some(_) if field.kind == GRANTS => {
+                // A section of its own, and a part of this one.
+                _ if let Some(own) = own => {
+                    let (value, title) = if own.kind.starts_with("Vec<") {
+                        ("list of tables", format!("[[{}]]", own.name))
+                    } else {
+                        ("table", format!("[{}]", own.name))
+                    };
                     writeln!(
                         text,
-                        "| `{}` | table | {} It takes the settings of `[grants]`. |",
+                        "| `{}` | {value} | {} It takes the settings of `{title}`. |",
                         field.name,
                         told(field)
                     )
                     .unwrap();
                 }
+                None => row("", field, &mut text),
                 Some(inner) => inner
                     .fields
                     .iter()

@@ -24,6 +24,7 @@ const RETRY_SECONDS: f64 = 1.0;
 pub struct Quota {
     /// Calls that run or wait.
     pub calls_at_once: Option<u32>,
+    /// Calls that may begin in a minute.
     pub calls_per_minute: Option<u32>,
     /// CPU time of a day, which begins at 00:00 UTC. Of tools that are metered by fuel, 25 million units are 1 ms.
     pub cpu_per_day: Option<Duration>,
