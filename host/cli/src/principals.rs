@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use toolcell::{Home, Tool};
-use toolcell_config::{self as config, ConfigLayers, Principal};
+use toolcell::{Grants, Limits, Policy, Tool};
+use toolcell_config::{self as config, ConfigLayers, Principal, WorkspaceConfig};
 use toolcell_engine::catalog::ToolSelection;
 use toolcell_engine::scheduler::Quota;
-use toolcell_server::{PrincipalTools, ServerTools, ToolOffer};
+use toolcell_server::{PrincipalTools, Principals, ServerTools, ToolOffer, WorkspaceService};
 use toolcell_spec::{ErrorCode, Refusal};
 
-use super::options::{Settings, WorkspaceOptions};
+use super::options::Settings;
 use super::surface;
 
 /// The principal that the configuration has as `name`.
@@ -56,59 +56,74 @@ impl Settings {
     }
 }
 
-/// The tools of a server, and how each of its callers sees them.
-pub(crate) struct OfferedTools<'a> {
+/// What is made of the loaded tools of a server for each of its callers.
+pub(crate) struct OfferedTools {
     pub(crate) offered: Vec<ToolOffer>,
     pub(crate) selection: ToolSelection,
-    pub(crate) layers: &'a ConfigLayers,
-    pub(crate) workspace: &'a WorkspaceOptions,
-    pub(crate) home: &'a Home,
     /// Secrets of the server that are not set.
-    pub(crate) missing: &'a BTreeSet<String>,
+    pub(crate) missing: BTreeSet<String>,
 }
 
-impl OfferedTools<'_> {
-    /// The tools of each principal, made of the loaded ones of `all`.
-    pub(crate) fn of_principals(&self, all: &ServerTools) -> Result<Vec<PrincipalTools>, Refusal> {
-        let mut principals = Vec::with_capacity(self.layers.principals.len());
-        for principal in &self.layers.principals {
-            principals.push(self.of(principal, all)?);
-        }
-        Ok(principals)
+impl OfferedTools {
+    /// Each principal, with tools made of those of `all`, and its workspaces if they are others.
+    pub(crate) fn of_principals(
+        self,
+        layers: &ConfigLayers,
+        all: &ServerTools,
+        workspaces: impl Fn(WorkspaceConfig) -> Result<Option<Arc<WorkspaceService>>, Refusal>,
+    ) -> Result<Principals, Refusal> {
+        let offered = Arc::new(self);
+        let one = |principal: &Principal| {
+            let workspaces = if principal.workspace == layers.workspace {
+                all.workspaces.clone()
+            } else {
+                workspaces(principal.workspace)?
+            };
+            let rules = OwnRules {
+                grants: principal.grants(&all.tools.grants).map_err(beyond)?,
+                policy: principal.policy(&all.tools.policy),
+                limits: principal.limits(&all.tools.limits),
+                workspaces,
+            };
+            let (offered, own) = (Arc::clone(&offered), principal.clone());
+            let narrow = Box::new(move |all: &ServerTools| offered.narrow(&own, &rules, all));
+            let (name, tokens) = (principal.name.clone(), principal.tokens.clone());
+            let mut tools = PrincipalTools::new(name, tokens, narrow);
+            tools.approves.clone_from(&principal.approves);
+            Ok(tools)
+        };
+        layers.principals.iter().map(one).collect()
     }
 
-    fn of(&self, principal: &Principal, all: &ServerTools) -> Result<PrincipalTools, Refusal> {
-        let tools = &all.tools;
-        let grants = principal.grants(&tools.grants).map_err(beyond)?;
-        let policy = principal.policy(&tools.policy);
+    fn narrow(&self, principal: &Principal, own: &OwnRules, all: &ServerTools) -> ServerTools {
         let is_own = |offer: &&ToolOffer| {
             let tool = &offer.tool;
-            principal.has_tool(tool.declaration(), tool.component(), &policy)
+            principal.has_tool(tool.declaration(), tool.component(), &own.policy)
         };
         let offered = self.offered.iter().filter(is_own).cloned().collect();
-        let granted = |name: &&String| grants.secrets.iter().any(|own| own.name == **name);
-        let missing = self.missing.iter().filter(granted).cloned().collect();
-        let rules = (&*policy, &*grants);
-        let offers = surface::expose(offered, self.selection.clone(), rules, &missing);
-        let limits = principal.limits(&tools.limits);
-        let own = (**tools)
-            .clone()
-            .grants(grants)
-            .policy(policy)
-            .limits(limits);
-        let mut own = all.for_principal(own, offers);
-        own.workspaces = if principal.workspace == self.layers.workspace {
-            all.workspaces.clone()
-        } else {
-            self.workspace.service(self.home, principal.workspace)?
+        let is_granted = |name: &&String| {
+            let mut secrets = own.grants.secrets.iter();
+            secrets.any(|secret| secret.name == **name)
         };
-        Ok(PrincipalTools {
-            name: principal.name.clone(),
-            tokens: principal.tokens.clone(),
-            approves: principal.approves.clone(),
-            tools: Arc::new(own),
-        })
+        let missing = self.missing.iter().filter(is_granted).cloned().collect();
+        let rules = (&*own.policy, &*own.grants);
+        let offers = surface::expose(offered, self.selection.clone(), rules, &missing);
+        let tools = (*all.tools)
+            .clone()
+            .grants(Arc::clone(&own.grants))
+            .policy(Arc::clone(&own.policy))
+            .limits(own.limits.clone());
+        let mut tools = all.for_principal(tools, offers);
+        tools.workspaces.clone_from(&own.workspaces);
+        tools
     }
+}
+
+struct OwnRules {
+    grants: Arc<Grants>,
+    policy: Arc<Policy>,
+    limits: Limits,
+    workspaces: Option<Arc<WorkspaceService>>,
 }
 
 fn beyond(error: anyhow::Error) -> Refusal {

@@ -300,12 +300,10 @@ impl ServingOptions {
             let all = OfferedTools {
                 offered,
                 selection,
-                layers: &layers,
-                workspace: &self.options.workspace,
-                home,
-                missing: &missing,
+                missing,
             };
-            offering.principals = all.of_principals(&offering)?.into_iter().collect();
+            let workspaces = |config| self.options.workspace.service(home, config);
+            offering.principals = all.of_principals(&layers, &offering, workspaces)?;
             self.quotas.set(principals::quotas(&layers));
         }
         Ok(offering)

@@ -1,5 +1,6 @@
 //! `[[principal]]`: callers of a server with rules of their own, which only narrow those of the server.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
@@ -84,7 +85,6 @@ pub struct Principal {
     grants: Option<Grants>,
     limits: GivenLimits,
     rules: Vec<Rule>,
-    place: String,
 }
 
 impl Principal {
@@ -95,29 +95,38 @@ impl Principal {
         known: &mut Vec<Self>,
         workspace: &WorkspaceConfig,
     ) -> anyhow::Result<()> {
+        let mut taken: HashSet<String> = known.iter().flat_map(Self::own).collect();
         for entry in &file.principals {
-            let place = file.place_of(&entry.name);
-            let of_file = matches!(
+            let is_own = matches!(
                 said.source,
                 RuleSource::UserSettings | RuleSource::FlagSettings
             );
             ensure!(
-                of_file,
-                "{place}: [[principal]] is for your own toolcell.toml, or a file of --config, because it says who may call; \
-                 remove it here"
+                is_own,
+                "{}: [[principal]] is for your own toolcell.toml, or a file of --config, because it says who may call; \
+                 remove it here",
+                file.place_of(&entry.name)
             );
-            let read = || Self::new(file, entry, said, workspace);
-            let new = read().with_context(|| format!("{place}: principal {:?}", entry.name))?;
-            if let Some(other) = known.iter().find(|other| other.conflicts(&new)) {
+            let place = || format!("{}: principal {:?}", file.place_of(&entry.name), entry.name);
+            let new = Self::new(file, entry, said, workspace).with_context(place)?;
+            if let Some(other) = new.own().find(|own| !taken.insert(own.clone())) {
                 bail!(
-                    "{place}: principal {:?} has the name or a token of the one at {}; give each its own",
-                    entry.name,
-                    other.place
+                    "{}: another principal has {other}; give each its own",
+                    place()
                 );
             }
             known.push(new);
         }
         Ok(())
+    }
+
+    /// What no other principal may have, in words.
+    fn own(&self) -> impl Iterator<Item = String> {
+        let name = format!("the name {:?}", self.name.to_ascii_lowercase());
+        let tokens = self.tokens.iter();
+        [name]
+            .into_iter()
+            .chain(tokens.map(|token| format!("the token sha256:{token}")))
     }
 
     fn new(
@@ -172,13 +181,7 @@ impl Principal {
                 .transpose()?,
             limits: GivenLimits::of_section(file, &entry.limits)?,
             rules: rules(file, entry, said)?,
-            place: file.place_of(&entry.name),
         })
-    }
-
-    fn conflicts(&self, other: &Self) -> bool {
-        self.name.eq_ignore_ascii_case(&other.name)
-            || self.tokens.iter().any(|token| other.tokens.contains(token))
     }
 
     /// The caller, as records have it.
@@ -203,7 +206,7 @@ impl Principal {
         };
         let narrowed = server
             .narrowed(wanted)
-            .with_context(|| format!("{}: principal {:?}", self.place, self.name))?;
+            .with_context(|| format!("principal {:?}", self.name))?;
         Ok(Arc::new(narrowed))
     }
 

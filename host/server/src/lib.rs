@@ -69,7 +69,7 @@ pub use budget::beside_calls_bytes;
 pub use exposed_tools::{ExposedTools, ToolOffer};
 pub use http::{HttpLimits, HttpSettings, OriginGate, Tokens, read_private, serve_http};
 pub use log::{LogForm, LogLevel, OperatorLog};
-pub use principals::{PrincipalTools, Principals};
+pub use principals::{NarrowFn, PrincipalTools, Principals};
 pub use providers::{Provider, Providers};
 pub use recorder::CallRecorder;
 pub use server_tools::{ApprovalSettings, ServerTools};
@@ -167,7 +167,7 @@ impl Server {
         let all = self.offering();
         let own = caller.and_then(|caller| all.principals.get(caller));
         match own.filter(|_| guard!("principal_view")) {
-            Some(own) => own.tools.clone(),
+            Some(own) => own.tools(&all),
             None => all,
         }
     }

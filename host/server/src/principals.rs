@@ -1,7 +1,7 @@
 //! Callers with rules of their own: each has its own view of the server's tools.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use toolcell_policy::WordPattern;
 
@@ -10,6 +10,9 @@ use crate::{Server, ServerTools};
 /// How callers are named in records.
 const PREFIX: &str = "token:";
 
+/// Makes the tools of a caller from those of its server.
+pub type NarrowFn = Box<dyn Fn(&ServerTools) -> ServerTools + Send + Sync>;
+
 /// A caller with rules of its own.
 pub struct PrincipalTools {
     pub name: String,
@@ -17,7 +20,28 @@ pub struct PrincipalTools {
     pub tokens: Vec<String>,
     /// Callers whose questions it may answer.
     pub approves: Vec<WordPattern>,
-    pub tools: Arc<ServerTools>,
+    pub narrow: NarrowFn,
+    /// Made by its first request: of many callers, few are there.
+    tools: OnceLock<Arc<ServerTools>>,
+}
+
+impl PrincipalTools {
+    /// The caller `name`, known by `tokens`, with the tools that `narrow` makes.
+    pub fn new(name: String, tokens: Vec<String>, narrow: NarrowFn) -> Self {
+        Self {
+            name,
+            tokens,
+            approves: Vec::new(),
+            narrow,
+            tools: OnceLock::new(),
+        }
+    }
+
+    /// `all` are those of its server.
+    pub(super) fn tools(&self, all: &ServerTools) -> Arc<ServerTools> {
+        let made = self.tools.get_or_init(|| Arc::new((self.narrow)(all)));
+        Arc::clone(made)
+    }
 }
 
 /// By the names of the callers in records.
@@ -73,18 +97,15 @@ impl Principals {
         })
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<PrincipalTools>)> {
-        self.0.iter()
-    }
-
-    /// `true` if every one that is in both sees the same tools.
-    pub(super) fn list_as(&self, other: &Self) -> bool {
+    /// `true` if each that has called sees the same tools as in `new`, the principals of `all`.
+    pub(super) fn list_as(&self, new: &Self, all: &ServerTools) -> bool {
         let is_same = |(caller, own): (&Arc<str>, &Arc<PrincipalTools>)| {
-            other
-                .get(caller)
-                .is_none_or(|other| own.tools.lists_as(&other.tools))
+            let (Some(own), Some(new)) = (own.tools.get(), new.get(caller)) else {
+                return true;
+            };
+            own.lists_as(&new.tools(all))
         };
-        self.iter().all(is_same)
+        self.0.iter().all(is_same)
     }
 }
 

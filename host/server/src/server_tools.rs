@@ -118,8 +118,9 @@ impl ServerTools {
         described
     }
 
+    /// `true` if the clients of this one see the same tools in `other`.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
-        self.principals.list_as(&other.principals)
+        self.principals.list_as(&other.principals, other)
             && self.offers.lists_as(&other.offers)
             && self.tools.host.keeping() == other.tools.host.keeping()
     }
