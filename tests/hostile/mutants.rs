@@ -56,6 +56,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["sandbox::worlds::concurrent::a_call_takes_few_threads"],
     ),
     (
+        "key_owner",
+        &[],
+        &["server::fifty_principals::what_one_of_fifty"],
+    ),
+    (
         "principal_view",
         &[],
         &["server::principals::each_has_tools"],

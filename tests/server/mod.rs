@@ -11,6 +11,7 @@ mod contracts;
 mod crowd;
 mod deferred;
 mod exchange;
+mod fifty_principals;
 mod hostile;
 mod http;
 mod http_api;

@@ -136,7 +136,9 @@ fn each_has_tools_grants_rules_mode_and_limits_of_its_own() {
     let denied = served.call(BERT, "read", &json!({ "path": a }));
     assert_ne!(denied["structured_content"]["ok"], true, "{denied:#}");
     let slow = json!({ "count": 10_000, "interval_ms": 100 });
+    let began = std::time::Instant::now();
     assert_eq!(served.call(BERT, "progress", &slow)["status"], "timed_out");
+    assert!(began.elapsed().as_secs() < 30, "its own limit counts");
     // Over MCP it is the same principal.
     let bearer = format!("Bearer {ANNA}");
     let params = json!({ "name": "probe_read", "arguments": { "path": b } });

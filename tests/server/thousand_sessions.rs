@@ -46,7 +46,12 @@ fn token(principal: usize) -> String {
     format!("{principal:0>20}")
 }
 
-fn request(address: SocketAddr, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+pub(super) fn request(
+    address: SocketAddr,
+    line: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Reply {
     let mut text = format!(
         "{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
