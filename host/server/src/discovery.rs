@@ -42,6 +42,11 @@ impl Server {
             refusal
         };
         let mut found = found.map_err(busy)??;
+        let providers = if offering.is_narrowed {
+            providers.of(&offering.offers)
+        } else {
+            providers
+        };
         providers.tell(&mut found, &offering.offers);
         let host = &offering.tools.host;
         host.announce_discovered(&surface, &found, session).await;

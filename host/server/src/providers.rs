@@ -23,6 +23,19 @@ pub struct Providers {
 }
 
 impl Providers {
+    /// Those that `offers` has tools of.
+    pub(super) fn of(mut self, offers: &ExposedTools) -> Self {
+        let has = |name: &str| {
+            let mut known = offers
+                .offered()
+                .filter_map(|offer| offer.provider.as_deref());
+            known.any(|provider| provider.name == name)
+        };
+        self.pending.retain(|provider| has(&provider.name));
+        self.unavailable.retain(|known| has(&known.provider));
+        self
+    }
+
     pub(super) fn tell(self, found: &mut ToolSearchResult, offers: &ExposedTools) {
         found
             .matches

@@ -26,6 +26,8 @@ pub struct ServerTools {
     pub workspaces: Option<Arc<WorkspaceService>>,
     /// Callers with rules of their own; all others have these tools.
     pub principals: Principals,
+    /// `true` for those of a principal, which hears of no others.
+    pub(super) is_narrowed: bool,
     pub(super) surface_reason: String,
     pub(super) since: Timestamp,
     outdated: CancellationToken,
@@ -53,6 +55,7 @@ impl ServerTools {
             telemetry: None,
             workspaces: None,
             principals: Principals::default(),
+            is_narrowed: false,
             surface_reason: Surface::CREATED.to_owned(),
             since: Timestamp::now(),
             outdated,
@@ -63,6 +66,7 @@ impl ServerTools {
     /// The tools of one caller of these: the same host, what `all` grants and allows, and `offers`.
     pub fn for_principal(&self, all: ToolSet, offers: ExposedTools) -> Self {
         let mut own = Self::new(all, offers, self.approvals.clone());
+        own.is_narrowed = true;
         own.keep = self.keep;
         own.telemetry.clone_from(&self.telemetry);
         own.outdated = self.outdated.clone();
