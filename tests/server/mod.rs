@@ -30,6 +30,7 @@ mod questions;
 mod reading;
 mod records;
 mod repeats;
+mod sign_in;
 mod stopping;
 mod surface;
 mod tasks;

@@ -25,6 +25,7 @@ mod retrying;
 mod runtime;
 mod serving;
 mod show;
+mod sign_in;
 mod starting;
 mod surface;
 mod target;

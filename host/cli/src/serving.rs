@@ -21,7 +21,7 @@ use toolcell_sandbox::{Compilation, CompileWatch};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, InterruptFuture,
-    OperatorLog, Server, ServerTools, ToolOffer,
+    OperatorLog, Server, ServerTools, TokenIssuers, ToolOffer,
 };
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 use toolcell_system::machine::{memory_bytes, share_bytes};
@@ -40,7 +40,7 @@ use super::runtime::Runtime;
 use super::target::BuildPermission;
 use super::tool_configs::ToolConfigs;
 use super::watching::{Stamp, WatchedFiles};
-use super::{bundled, exporting, hooks, show, surface};
+use super::{bundled, exporting, hooks, show, sign_in, surface};
 
 pub(crate) use named_tool::{NamedTool, failed, named};
 use named_tool::{is_one, of_entry};
@@ -100,6 +100,9 @@ pub(crate) struct ServingOptions {
     /// `true` if clients come over a network: none may get the server killed.
     #[arg(skip)]
     pub(crate) listens: bool,
+    /// `true` if they need no token.
+    #[arg(skip)]
+    pub(crate) is_open: bool,
     /// Where calls and refused access are told.
     #[arg(skip)]
     pub(crate) log: Option<Arc<OperatorLog>>,
@@ -304,9 +307,24 @@ impl ServingOptions {
             };
             let workspaces = |config| self.options.workspace.service(home, config);
             offering.principals = all.of_principals(&layers, &offering, workspaces)?;
+            offering.issuers = self.issuers(&layers)?;
             self.quotas.set(principals::quotas(&layers));
         }
         Ok(offering)
+    }
+
+    fn issuers(&self, layers: &ConfigLayers) -> Result<Option<TokenIssuers>, Refusal> {
+        let unusable = |why| {
+            let why = format!("the configuration cannot be used: {why}");
+            config::policy_unreadable(why)
+        };
+        let issuers = sign_in::issuers(layers, self.options.grants.tls_ca());
+        let issuers = issuers.map_err(|error| unusable(format!("{error:#}")))?;
+        if self.is_open && issuers.is_some() {
+            let why = "[[issuer]] says whose tokens are accepted, and --no-token that none is required: leave out one of them";
+            return Err(unusable(why.to_owned()));
+        }
+        Ok(issuers)
     }
 
     /// The command line precedes the lowest of the files, and these a share of the machine's memory. The same size

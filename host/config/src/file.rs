@@ -12,6 +12,7 @@ use toolcell_spec::text::{Whitespace, visible};
 
 use super::config_text::{self, ConfigText, line};
 use super::declared::{self, DeclaredTool};
+use super::issuer::IssuerSection;
 use super::ownership;
 use super::principal::PrincipalEntry;
 use super::registry::RegistrySection;
@@ -53,6 +54,8 @@ pub struct ConfigFile {
     pub hooks: Vec<HookEntry>,
     #[serde(rename = "tool")]
     pub tools: Vec<ToolEntry>,
+    #[serde(rename = "issuer")]
+    pub issuers: Vec<IssuerSection>,
     pub signer: Vec<TrustSection>,
     /// The trusted root of a private sigstore deployment: a file in JSON. An error in a project's file.
     pub trusted_root: Option<ConfigText>,

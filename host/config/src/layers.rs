@@ -10,6 +10,7 @@ use toolcell_install::trust::TrustPolicy;
 use toolcell_policy::RetryPolicy;
 use toolcell_policy::{
     FolderGrant, GrantWord, Grants, Limits, MissingFolder, Policy, Provenance, Rule, RuleWords,
+    TokenIssuer,
 };
 use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, digest};
 
@@ -81,6 +82,8 @@ pub struct ConfigLayers {
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
     pub telemetry: TelemetrySettings,
+    /// The issuers whose access tokens a server accepts.
+    pub issuers: Vec<TokenIssuer>,
     pub workspace: WorkspaceConfig,
     /// Callers of a server with rules of their own.
     pub principals: Vec<Principal>,
@@ -285,6 +288,7 @@ impl ConfigLayers {
             file.path.display()
         );
         super::telemetry::read(&mut self.telemetry, source, &file)?;
+        super::issuer::read(&mut self.issuers, source, &file)?;
         super::signers::read(&mut self.signers, source, &file)?;
         super::registry::settings(source, &file)?;
         self.keeping = self.keeping.and(super::results::keeping(&file)?);
@@ -412,7 +416,6 @@ pub(super) fn unreadable(error: anyhow::Error) -> Refusal {
     ))
 }
 
-/// Names the file as the policy that refuses (AT-ERR-07).
 /// The place of `word`, a mode of `file`, in [`MODES`].
 pub(super) fn strictness(file: &ConfigFile, word: &ConfigText) -> anyhow::Result<usize> {
     let mode = MODES.iter().position(|mode| mode.as_str() == &**word);
@@ -459,6 +462,7 @@ pub(super) fn compiled_rule(
     Rule::compile(&words, said).with_context(place)
 }
 
+/// Names the file as the policy that refuses (AT-ERR-07).
 pub fn policy_unreadable(message: String) -> Refusal {
     let refusal = Refusal::new(ErrorCode::PolicyUnreadable, message);
     refusal.by_policy("settings:toolcell.toml".to_owned())

@@ -11,6 +11,7 @@ mod file;
 mod find;
 mod hooks;
 mod installed;
+mod issuer;
 mod journal;
 mod layers;
 mod limits;
@@ -42,6 +43,7 @@ pub use file::{
 pub use find::{FILE_NAME, LOCAL_FILE_NAME, ProjectFiles};
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};
 pub use installed::{InstalledComponent, InstalledNames, not_installed};
+pub use issuer::IssuerSection;
 pub use journal::configured_journal;
 pub use layers::{
     ConfigLayer, ConfigLayers, LayerOptions, MODES, ProjectFile, WITHOUT_FILES, policy_unreadable,

@@ -1,6 +1,6 @@
 //! `[[principal]]`: callers of a server with rules of their own, which only narrow those of the server.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use toolcell_engine::scheduler::Quota;
 use toolcell_policy::{
-    GrantWord, Grants, Limits, Policy, Provenance, Rule, ToolPatterns, WordPattern,
+    GrantWord, Grants, JwtMatch, Limits, Policy, Provenance, Rule, ToolPatterns, WordPattern,
 };
 use toolcell_spec::{Behavior, RuleSource, ToolDeclaration};
 
@@ -31,6 +31,11 @@ pub struct PrincipalEntry {
     /// `sha256:<hex>` of each of its tokens. A line of the token file with its name counts, too.
     #[serde(default)]
     pub tokens: Vec<ConfigText>,
+    /// The `url` of the `[[issuer]]` whose access tokens are its own, if they have its `claims`.
+    pub issuer: Option<ConfigText>,
+    /// Claims of these tokens, such as `{ sub = "anna" }`. Of a list, one text is enough.
+    #[serde(default)]
+    pub claims: BTreeMap<String, ClaimTexts>,
     /// The tools that it sees and calls, such as `files.*` [default: those of the server].
     pub tools: Option<Vec<ConfigText>>,
     /// `default`, `non_interactive` or `plan`; of this mode and the server's, the stricter one counts.
@@ -54,6 +59,14 @@ pub struct PrincipalEntry {
     pub approves: Vec<ConfigText>,
 }
 
+/// What a claim may be.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum ClaimTexts {
+    One(String),
+    Any(Vec<String>),
+}
+
 /// `[principal.quotas]`: a call beyond them is refused as `quota_exceeded`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -75,6 +88,8 @@ pub struct Principal {
     pub name: String,
     /// SHA-256 of each token, as lowercase hexadecimal digits.
     pub tokens: Vec<String>,
+    /// Its access tokens; `None` if it has no issuer.
+    pub jwt: Option<JwtMatch>,
     pub quota: Quota,
     /// Whose calls it may approve.
     pub approves: Vec<WordPattern>,
@@ -162,6 +177,7 @@ impl Principal {
                 .iter()
                 .map(|word| token(file, word))
                 .collect::<anyhow::Result<_>>()?,
+            jwt: jwt(entry)?,
             quota: quota(file, &entry.quotas)?,
             approves: patterns(&entry.approves)?,
             workspace: config,
@@ -248,6 +264,29 @@ fn token(file: &ConfigFile, word: &ConfigText) -> anyhow::Result<String> {
             file.line_of(word)
         )
     })
+}
+
+fn jwt(entry: &PrincipalEntry) -> anyhow::Result<Option<JwtMatch>> {
+    let claims = entry.claims.iter().map(|(name, texts)| {
+        let texts = match texts {
+            ClaimTexts::One(text) => vec![text.clone()],
+            ClaimTexts::Any(texts) => texts.clone(),
+        };
+        ensure!(
+            !texts.is_empty(),
+            "the claim {name:?} has no text that it may have"
+        );
+        Ok((name.clone(), texts))
+    });
+    let claims: BTreeMap<_, _> = claims.collect::<anyhow::Result<_>>()?;
+    let Some(issuer) = &entry.issuer else {
+        ensure!(claims.is_empty(), "claims are those of an issuer: name it");
+        return Ok(None);
+    };
+    Ok(Some(JwtMatch {
+        issuer: issuer.to_string(),
+        claims,
+    }))
 }
 
 fn patterns(words: &[ConfigText]) -> anyhow::Result<Vec<WordPattern>> {

@@ -215,8 +215,8 @@ pub fn configured_telemetry(home: &Home) -> anyhow::Result<TelemetrySettings> {
     Ok(settings)
 }
 
-/// `true` if no other machine sees what is sent to the collector.
-fn is_private(endpoint: &Uri) -> bool {
+/// `true` if no other machine sees what is sent there.
+pub(super) fn is_private(endpoint: &Uri) -> bool {
     let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
     let is_here = host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());

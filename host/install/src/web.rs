@@ -49,7 +49,7 @@ impl WebSource {
     }
 
     /// `None` if there is none. As with [`Self::download`], the second URL led to the first.
-    pub(crate) async fn document(
+    pub async fn document(
         &self,
         from: (&Url, &Url),
         media_type: &'static str,

@@ -17,6 +17,7 @@ mod facts;
 mod file_use;
 mod grants;
 mod hook_permit;
+mod issuer;
 mod limits;
 mod missing;
 mod narrow;
@@ -55,6 +56,7 @@ pub use grants::{
     ClosedPath, FolderGrant, GrantWord, Grants, MissingFolder, VariableGrant, WORKSPACE,
 };
 pub use hook_permit::HookPermit;
+pub use issuer::{JwtMatch, SignatureAlgorithm, TokenIssuer};
 pub use limits::{Limits, NetworkLimits};
 pub use network::{Network, NetworkGrants};
 pub use opinion::Opinion;

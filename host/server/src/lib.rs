@@ -20,6 +20,7 @@ mod greeting;
 mod health;
 mod http;
 mod instructions;
+mod jwt;
 mod loaded_tools;
 mod loading;
 mod log;
@@ -67,7 +68,10 @@ use tasks::Tasks;
 pub use asking::{AnnounceFn, ApprovalFallback};
 pub use budget::beside_calls_bytes;
 pub use exposed_tools::{ExposedTools, ToolOffer};
-pub use http::{HttpLimits, HttpSettings, OriginGate, Tokens, read_private, serve_http};
+pub use http::{
+    DocumentUrl, FetchFn, HttpLimits, HttpSettings, OriginGate, TokenIssuers, Tokens, read_private,
+    serve_http,
+};
 pub use log::{LogForm, LogLevel, OperatorLog};
 pub use principals::{NarrowFn, PrincipalTools, Principals};
 pub use providers::{Provider, Providers};

@@ -12,7 +12,7 @@ use crate::loaded_tools::LoadedTools;
 use crate::otc::{OtcTool, OtcTools};
 use crate::telemetry::Telemetry;
 
-use super::{ApprovalFallback, ExposedTools, Principals, WorkspaceService};
+use super::{ApprovalFallback, ExposedTools, Principals, TokenIssuers, WorkspaceService};
 
 /// Any change replaces it as a whole.
 pub struct ServerTools {
@@ -26,6 +26,8 @@ pub struct ServerTools {
     pub workspaces: Option<Arc<WorkspaceService>>,
     /// Callers with rules of their own; all others have these tools.
     pub principals: Principals,
+    /// `None` if no access tokens are accepted.
+    pub issuers: Option<TokenIssuers>,
     /// `true` for those of a principal, which hears of no others.
     pub(super) is_narrowed: bool,
     pub(super) surface_reason: String,
@@ -55,6 +57,7 @@ impl ServerTools {
             telemetry: None,
             workspaces: None,
             principals: Principals::default(),
+            issuers: None,
             is_narrowed: false,
             surface_reason: Surface::CREATED.to_owned(),
             since: Timestamp::now(),

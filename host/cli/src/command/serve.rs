@@ -102,6 +102,7 @@ impl Serve {
         let worker = self.worker()?;
         self.serving.callers = tokens.principals().len() + usize::from(worker.is_some());
         self.serving.listens = true;
+        self.serving.is_open = self.no_token;
         self.serving.kept = self.kept();
         let runtime = Runtime::on_all_processors()?;
         self.serving.log = Some(self.log()?);

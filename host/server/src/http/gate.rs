@@ -79,7 +79,7 @@ impl OriginGate {
 }
 
 /// A loopback name that needs no DNS.
-fn is_loopback(host: &HostName) -> bool {
+pub(super) fn is_loopback(host: &HostName) -> bool {
     match host {
         HostName::Name(name) => name == LOCALHOST,
         HostName::Address(address) => [

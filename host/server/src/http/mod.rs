@@ -12,8 +12,10 @@ mod principals;
 mod problem;
 mod route;
 mod sessions;
+mod sign_in;
 mod token;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use route::{ConnectionState, Routes};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
+use toolcell_policy::network::Authority;
 use toolcell_sandbox::ListenGuard;
 
 use super::otc::WorkerSecret;
@@ -35,6 +38,7 @@ use super::{InterruptFuture, ServeFuture, Server};
 pub use gate::OriginGate;
 pub use limits::HttpLimits;
 pub(crate) use problem::{Problem, told};
+pub use sign_in::{DocumentUrl, FetchFn, TokenIssuers};
 pub use token::{Tokens, read_private};
 
 /// Limits of one request: headers, and bytes of request line and headers together.
@@ -89,11 +93,12 @@ async fn accept(
         + tokens.approvers().len()
         + usize::from(worker.is_some());
     let connections = Connections::new(&limits, principals);
+    let resource = resource_base(name.as_deref(), address);
     let base = format!("http://{}", name.unwrap_or_else(|| address.to_string()));
     let routes = Arc::new(Routes::new(
         server,
         gate,
-        (base, worker),
+        (base, resource, worker),
         tokens,
         &limits,
         (drain.clone(), close.clone()),
@@ -148,6 +153,16 @@ async fn accept(
         () = ending => {}
     }
     Ok(())
+}
+
+/// What the URL of this server begins with in OAuth, which has plain HTTP on one machine alone.
+fn resource_base(name: Option<&str>, address: SocketAddr) -> String {
+    match name
+        .filter(|name| Authority::parse(name).is_ok_and(|name| !gate::is_loopback(&name.host)))
+    {
+        Some(name) => format!("https://{name}"),
+        None => format!("http://{address}"),
+    }
 }
 
 /// A client that has begun a request gets an answer before its connection is evicted.

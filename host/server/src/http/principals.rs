@@ -4,19 +4,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{HeaderMap, Uri};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use toolcell_spec::ErrorCode;
 
 use crate::budget::{ByteBudget, ByteBudgets, ROOM};
 use crate::otc::ENGINE;
 use crate::session::{ClientIdentity, ClientSession};
-use crate::{Principals, Server};
+use crate::{Server, ServerTools};
 
 use super::api::{Api, ApiCaller, TokenRole};
+use super::problem::Problem;
 use super::route::BODY_BYTES_MAX;
 use super::sessions::ClientSessions;
-use super::token::{ANYBODY, TokenDigest, bearer};
+use super::sign_in::{SignIn, SignInTerms};
+use super::token::{ANYBODY, TokenDigest, bearer, digest};
 use super::{HttpLimits, Tokens};
 
 type McpService = StreamableHttpService<ClientSession, LocalSessionManager>;
@@ -44,10 +49,12 @@ pub(super) struct PrincipalTable {
     by_token: HashMap<TokenDigest, Arc<str>>,
     /// Who needs no token.
     anybody: Option<Arc<str>>,
+    sign_in: Option<SignIn>,
 }
 
 pub(super) struct PrincipalTables {
     server: Arc<Server>,
+    sign_in: SignInTerms,
     bodies: ByteBudgets,
     arguments: ByteBudgets,
     results: ByteBudgets,
@@ -61,11 +68,13 @@ impl PrincipalTables {
     pub(super) fn new(
         server: &Arc<Server>,
         limits: &HttpLimits,
+        sign_in: SignInTerms,
         (callers, approvers, engines): (usize, usize, usize),
         close: CancellationToken,
     ) -> Self {
         Self {
             server: Arc::clone(server),
+            sign_in,
             bodies: ByteBudgets::new(ROOM.bodies, callers + approvers + engines),
             arguments: ByteBudgets::new(ROOM.arguments, callers + engines),
             results: ByteBudgets::new(ROOM.results, callers + engines),
@@ -91,15 +100,16 @@ impl PrincipalTables {
         Arc::new(ApiCaller::new(identity, sees_all, budgets, self.wait))
     }
 
-    /// Callers are those of `tokens`, and `principals`. One in `before` keeps what it has; the sessions of the others
+    /// Callers are those of `tokens`, and the principals of `offering`. One in `before` keeps what it has; the sessions of the others
     /// end.
     pub(super) fn table(
         &self,
         tokens: &Tokens,
-        principals: &Principals,
+        offering: &ServerTools,
         api: &Api,
         before: Option<&PrincipalTable>,
     ) -> PrincipalTable {
+        let principals = &offering.principals;
         let known = |name: &str| before?.holders.get(name).cloned();
         let mut holders = HashMap::new();
         let callers = tokens.principals().into_iter();
@@ -126,6 +136,9 @@ impl PrincipalTables {
                     .for_each(|service| service.close.cancel());
             }
         }
+        let signed_in = before.and_then(|table| table.sign_in.as_ref());
+        let sign_in = offering.issuers.as_ref();
+        let sign_in = sign_in.map(|issuers| SignIn::new(&self.sign_in, issuers, signed_in));
         let of_files = tokens.of_callers().chain(tokens.of_approvers());
         let of_files = of_files.map(|(digest, name)| (digest.clone(), Arc::clone(name)));
         PrincipalTable {
@@ -133,6 +146,7 @@ impl PrincipalTables {
             by_token: principals.tokens().chain(of_files).collect(),
             anybody: (!tokens.are_required()).then(|| ANYBODY.into()),
             holders,
+            sign_in,
         }
     }
 
@@ -170,9 +184,36 @@ impl PrincipalTables {
 }
 
 impl PrincipalTable {
-    /// Of whom a request is; `None` if that is unknown and has to be known.
-    pub(super) fn holder(&self, headers: &http::HeaderMap) -> Option<&TokenHolder> {
-        let named = bearer(headers).and_then(|token| self.by_token.get(&token));
-        self.holders.get(named.or(self.anybody.as_ref())?)
+    /// Whose request it is: of whom the token is known, or who signed in.
+    pub(super) async fn holder(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<&TokenHolder, Problem> {
+        // Logs of proxies and histories have URLs.
+        let is_in_url = uri.query().is_some_and(|query| {
+            let mut pairs = query.split('&');
+            pairs.any(|pair| pair.split('=').next() == Some("access_token"))
+        });
+        if is_in_url && guard!("token_in_url") {
+            let why = "a token in the URL is not accepted; send it in the header Authorization";
+            return Err(Problem::new(ErrorCode::Unauthorized, why).with_status(400));
+        }
+        let token = bearer(headers);
+        let named = token.and_then(|token| self.by_token.get(&digest(token)));
+        let known = named.or(self.anybody.as_ref());
+        let name = match (known, token, &self.sign_in) {
+            (Some(name), ..) => Arc::clone(name),
+            (None, Some(token), Some(sign_in)) => sign_in.principal(token).await?,
+            (None, None, Some(sign_in)) => return Err(sign_in.no_token()),
+            (None, _, None) => return Err(ErrorCode::Unauthorized.into()),
+        };
+        let holder = self.holders.get(&name);
+        holder.ok_or_else(|| ErrorCode::NoPrincipal.into())
+    }
+
+    /// `None` without an issuer.
+    pub(super) fn metadata(&self) -> Option<Value> {
+        self.sign_in.as_ref().map(SignIn::metadata)
     }
 }

@@ -25,6 +25,9 @@ pub(crate) struct Problem {
     /// Seconds.
     #[serde(skip)]
     pub(super) retry_after: Option<u64>,
+    /// Of the header `WWW-Authenticate`.
+    #[serde(skip)]
+    challenge: Option<HeaderValue>,
 }
 
 impl Problem {
@@ -36,6 +39,7 @@ impl Problem {
             detail: detail.into(),
             code,
             retry_after: None,
+            challenge: None,
         };
         let of_class = || code.classes().first().map(|class| class.http_status());
         problem.with_status(code.problem_status().or_else(of_class).unwrap_or(500))
@@ -61,6 +65,11 @@ impl Problem {
         }
     }
 
+    #[must_use]
+    pub(super) fn challenge(self, challenge: Option<HeaderValue>) -> Self {
+        Self { challenge, ..self }
+    }
+
     /// A client of MCP expects no document.
     pub(super) fn into_text(self) -> Response<Body> {
         let (status, headers) = self.head();
@@ -74,9 +83,10 @@ impl Problem {
             self.retry_after
                 .map(|seconds| (RETRY_AFTER, seconds.into())),
         );
-        if status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
+        let plain =
+            (status == StatusCode::UNAUTHORIZED).then(|| HeaderValue::from_static("Bearer"));
+        let challenge = self.challenge.clone().or(plain);
+        headers.extend(challenge.map(|challenge| (WWW_AUTHENTICATE, challenge)));
         (status, headers)
     }
 }

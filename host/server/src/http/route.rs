@@ -1,3 +1,4 @@
+mod open;
 mod refusals;
 
 use std::convert::Infallible;
@@ -36,11 +37,12 @@ use super::connections::ClientConnection;
 use super::framing::SoundRequests;
 use super::principals::{PrincipalService, PrincipalTable, PrincipalTables, TokenHolder};
 use super::sessions::{ClientSessions, InUse, RequestIdClaim};
+use super::sign_in::{METADATA, RESOURCE, SignInTerms};
 use super::{HttpLimits, OriginGate, Tokens, accept, pages};
 
 use refusals::{
     AccessRefused, RefusalForm, RefusalResponse, busy, closing, get_only, noted, rpc_error,
-    rpc_refusal, without_token,
+    rpc_refusal,
 };
 
 const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
@@ -124,7 +126,7 @@ impl Routes {
     pub(super) fn new(
         server: &Arc<Server>,
         gate: OriginGate,
-        (base, worker): (String, Option<WorkerSecret>),
+        (base, resource, worker): (String, String, Option<WorkerSecret>),
         tokens: Tokens,
         limits: &HttpLimits,
         (drain, close): (CancellationToken, CancellationToken),
@@ -134,7 +136,11 @@ impl Routes {
             tokens.approvers().len(),
             usize::from(worker.is_some()),
         );
-        let tables = PrincipalTables::new(server, limits, counts, close);
+        let sign_in = SignInTerms {
+            base: resource,
+            log: server.settings.log.clone(),
+        };
+        let tables = PrincipalTables::new(server, limits, sign_in, counts, close);
         let (engine, caller) = worker
             .map(|secret| {
                 let (holder, caller) = tables.engine();
@@ -147,7 +153,7 @@ impl Routes {
             gate,
             table: RwLock::new(Arc::new(tables.table(
                 &tokens,
-                &server.offering().principals,
+                &server.offering(),
                 &api,
                 None,
             ))),
@@ -168,9 +174,9 @@ impl Routes {
     pub(super) fn renew(&self, tokens: Option<Tokens>) {
         let mut own = self.tokens.lock();
         *own = tokens.unwrap_or_else(|| own.clone());
-        let principals = self.server.offering().principals.clone();
+        let offering = self.server.offering();
         let mut table = self.table.write();
-        let new = (self.tables).table(&own, &principals, &self.api, Some(&table));
+        let new = (self.tables).table(&own, &offering, &self.api, Some(&table));
         *table = Arc::new(new);
     }
 
@@ -225,8 +231,8 @@ impl Routes {
             return Ok((StatusCode::NO_CONTENT, permission).into_response());
         }
         match request.uri().path() {
-            "/healthz" => Ok(probe(&request, None)),
-            "/readyz" => Ok(probe(&request, self.unready().await)),
+            "/healthz" => Ok(open::probe(&request, None)),
+            "/readyz" => Ok(open::probe(&request, self.unready().await)),
             // An accepted request continues; another server takes this one.
             _ if self.drain.is_cancelled() => {
                 let problem = Problem::from(ErrorCode::ServerEnding).after(RETRY_AFTER);
@@ -238,7 +244,13 @@ impl Routes {
             {
                 self.worker(secret, engine, request, client).await
             }
-            "/metrics" => self.metrics(&request),
+            "/metrics" => self.metrics(&request).await,
+            path if path
+                .strip_prefix(METADATA)
+                .is_some_and(|of| of.is_empty() || of == RESOURCE) =>
+            {
+                Ok(open::metadata(request.method(), self.table().metadata()))
+            }
             path if let Some(id) = path.strip_prefix(AUTHORIZATIONS) => {
                 Ok(self.authorization_page(id, request.method()).await)
             }
@@ -280,11 +292,12 @@ impl Routes {
     }
 
     /// Only for callers: the metrics name tools that an approver is not asked about.
-    fn metrics(&self, request: &Request<Incoming>) -> Result<Response<Body>, RefusalResponse> {
+    async fn metrics(
+        &self,
+        request: &Request<Incoming>,
+    ) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
-        let holder = table
-            .holder(request.headers())
-            .ok_or_else(|| without_token(RefusalForm::Text))?;
+        let holder = holder(&table, request, RefusalForm::Text).await?;
         if holder.service.is_none() && guard!("metrics_role") {
             let why = "metrics are for callers, and this is the token of an approver";
             return Err(noted((StatusCode::FORBIDDEN, why).into_response()).into());
@@ -312,9 +325,7 @@ impl Routes {
         client: &ConnectionState,
     ) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
-        let holder = table
-            .holder(request.headers())
-            .ok_or_else(|| without_token(RefusalForm::Document))?;
+        let holder = holder(&table, &request, RefusalForm::Document).await?;
         let request = self.admit(holder, request, client).await?;
         Ok(self.api.answer(Some(&holder.role), request).await)
     }
@@ -367,10 +378,9 @@ impl Routes {
         client: &ConnectionState,
     ) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
-        let (holder, service) = table
-            .holder(request.headers())
-            .and_then(|holder| Some((holder, holder.service.as_ref()?)))
-            .ok_or_else(|| without_token(RefusalForm::Text))?;
+        let holder = holder(&table, &request, RefusalForm::Text).await?;
+        let no_caller = || noted(RefusalForm::Text.answer(ErrorCode::Unauthorized.into()));
+        let service = holder.service.as_ref().ok_or_else(no_caller)?;
         claim(client, &holder.name, RefusalForm::Text).await?;
         let (mut head, body) = request.into_parts();
         accept::name_answers(&head.method, &mut head.headers);
@@ -555,15 +565,14 @@ fn canceled(body: &[u8]) -> Option<RequestId> {
     notification.params.request_id
 }
 
-/// `why` the server is not well.
-fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Body> {
-    match (request.method(), why) {
-        (&Method::GET | &Method::HEAD, None) => "ok".into_response(),
-        (&Method::GET | &Method::HEAD, Some(why)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
-        }
-        _ => get_only(),
-    }
+async fn holder<'t>(
+    table: &'t PrincipalTable,
+    request: &Request<Incoming>,
+    form: RefusalForm,
+) -> Result<&'t TokenHolder, RefusalResponse> {
+    let (uri, headers) = (request.uri(), request.headers());
+    let found = table.holder(uri, headers).await;
+    found.map_err(|problem| noted(form.answer(problem)).into())
 }
 
 async fn claim(

@@ -28,7 +28,7 @@ pub(super) const ANYBODY: &str = "anybody";
 /// SHA-256, as lowercase hexadecimal digits.
 pub(super) type TokenDigest = String;
 
-fn digest(token: &str) -> TokenDigest {
+pub(super) fn digest(token: &str) -> TokenDigest {
     let digest = toolcell_spec::digest(token.as_bytes());
     digest.strip_prefix("sha256:").unwrap_or(&digest).to_owned()
 }
@@ -182,16 +182,15 @@ impl Tokens {
     }
 }
 
-/// The digest of the only token that a request carries.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<TokenDigest> {
+/// The only token that a request carries.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(given), None) = (given.next(), given.next()) else {
         return None;
     };
     let (scheme, token) = given.to_str().ok()?.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("bearer")
-        .then(|| digest(token.trim()))
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    is_bearer.then(|| token.trim())
 }
 
 fn names(tokens: &[Token]) -> Vec<Arc<str>> {
@@ -225,14 +224,14 @@ impl fmt::Debug for Tokens {
 
 #[cfg(test)]
 mod tests {
-    use super::{ANYBODY, Tokens, bearer};
+    use super::{ANYBODY, Tokens, bearer, digest};
     use http::header::AUTHORIZATION;
     use http::{HeaderMap, HeaderValue};
 
     fn whose(tokens: &Tokens, value: &str) -> Option<String> {
         let headers =
             HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())]);
-        let given = bearer(&headers)?;
+        let given = digest(bearer(&headers)?);
         let mut all = tokens.of_callers().chain(tokens.of_approvers());
         all.find_map(|(known, name)| (*known == given).then(|| name.to_string()))
     }

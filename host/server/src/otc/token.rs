@@ -1,8 +1,10 @@
 use anyhow::ensure;
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
-use serde_json::Value;
-use toolcell_spec::{Timestamp, read_unique_json};
+use serde_json::{Map, Value};
+use toolcell_spec::Timestamp;
+
+use crate::jwt;
 
 /// A shorter one can be guessed.
 const SECRET_CHARS_MIN: usize = 16;
@@ -60,20 +62,11 @@ impl WorkerSecret {
     }
 }
 
-fn part(text: &str) -> Result<Value, &'static str> {
-    let bytes = BASE64URL_NOPAD
-        .decode(text.as_bytes())
-        .map_err(|_| "the token is not a JWT")?;
-    let text = String::from_utf8(bytes).map_err(|_| "the token is not a JWT")?;
-    let value = read_unique_json(&text, VALUES_MAX).map_err(|_| "the token is not a JWT")?;
-    if value.is_object() {
-        Ok(value)
-    } else {
-        Err("the token is not a JWT")
-    }
+fn part(text: &str) -> Result<Map<String, Value>, &'static str> {
+    jwt::object(text, VALUES_MAX).ok_or("the token is not a JWT")
 }
 
-fn check(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
+fn check(claims: &Map<String, Value>, now: Timestamp) -> Result<(), &'static str> {
     let is_worker = |audience: &Value| audience == AUDIENCE;
     let audience = match claims.get("aud") {
         Some(Value::Array(audiences)) => audiences.iter().any(is_worker),

@@ -67,10 +67,6 @@ pub(super) fn get_only() -> Response<Body> {
     (StatusCode::METHOD_NOT_ALLOWED, allowed, "GET only").into_response()
 }
 
-pub(super) fn without_token(form: RefusalForm) -> RefusalResponse {
-    noted(form.answer(ErrorCode::Unauthorized.into())).into()
-}
-
 pub(super) fn busy(why: &str) -> RefusalResponse {
     let problem = Problem::new(ErrorCode::TooMuchMemory, why).after(RETRY_AFTER);
     problem.into_text().into()

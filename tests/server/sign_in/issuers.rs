@@ -1,0 +1,278 @@
+//! Issuers: how their keys are found, kept and replaced, and what those achieve that fail or attack.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Issuer, Serving, Signer};
+use crate::support::{Coming, Home, Server, Web};
+
+/// Longer than the pause between two requests for the keys of an issuer.
+const PAUSE: Duration = Duration::from_millis(5_500);
+
+#[test]
+fn keys_rotate_while_tokens_are_used() {
+    let issuer = Issuer::new();
+    let serving = Serving::for_anna(&issuer, "");
+    let old = issuer.token(&serving.web, "anna");
+    serving.takes(&old);
+    assert_eq!(issuer.fetches(), 1);
+    let next = Signer::ed();
+    issuer.has_keys(&[issuer.signer.jwk("one"), next.jwk("two")]);
+    let header = json!({ "alg": "EdDSA", "typ": "at+jwt", "kid": "two" });
+    let new = next.token(&header, &issuer.claims(&serving.web, "anna"));
+    // The keys were fetched a moment ago.
+    serving.refuses(&new, 401, "an unknown key");
+    std::thread::sleep(PAUSE);
+    let calls: Vec<_> = (0..8).map(|_| serving.begin(&new)).collect();
+    for call in calls {
+        assert_eq!(Coming::head(call).whole().status, 200);
+    }
+    assert_eq!(issuer.fetches(), 2);
+    serving.takes(&old);
+    // The issuer takes its first key back, and the server learns it with the next keys.
+    issuer.has_keys(&[next.jwk("two")]);
+    std::thread::sleep(PAUSE);
+    let mut header = header.clone();
+    header["kid"] = json!("three");
+    let unknown = next.token(&header, &issuer.claims(&serving.web, "anna"));
+    serving.refuses(&unknown, 401, "an unknown key");
+    serving.refuses(&old, 401, "an unknown key");
+    serving.takes(&new);
+    assert_eq!(issuer.fetches(), 3);
+}
+
+#[test]
+fn a_flood_of_unknown_keys_asks_the_issuer_once() {
+    let issuer = Issuer::new();
+    let serving = Serving::for_anna(&issuer, "");
+    serving.takes(&issuer.token(&serving.web, "anna"));
+    std::thread::sleep(PAUSE);
+    let began = Instant::now();
+    for at in 0..200 {
+        let mut header = issuer.header();
+        header["kid"] = json!(format!("key {at}"));
+        let token = issuer
+            .signer
+            .token(&header, &issuer.claims(&serving.web, "anna"));
+        serving.refuses(&token, 401, "an unknown key");
+    }
+    let more = 1 + usize::try_from(began.elapsed().as_secs() / 5).unwrap();
+    assert!(
+        (2..=1 + more).contains(&issuer.fetches()),
+        "{}",
+        issuer.fetches()
+    );
+}
+
+#[test]
+fn known_keys_are_used_while_the_issuer_is_away() {
+    let issuer = Issuer::new();
+    let serving = Serving::for_anna(&issuer, "");
+    serving.takes(&issuer.token(&serving.web, "anna"));
+    issuer.says_keys("{}".to_owned());
+    std::thread::sleep(PAUSE);
+    let mut header = issuer.header();
+    header["kid"] = json!("two");
+    let unknown = issuer
+        .signer
+        .token(&header, &issuer.claims(&serving.web, "anna"));
+    serving.refuses(&unknown, 503, "it has no list of keys");
+    let reply = serving.call(&unknown);
+    assert_eq!(
+        reply.header("retry-after").as_deref(),
+        Some("5"),
+        "{reply:?}"
+    );
+    serving.takes(&issuer.token(&serving.web, "anna"));
+    let line = serving.web.says("cannot fetch the keys of the issuer");
+    assert!(line.contains(&issuer.url()), "{line}");
+}
+
+#[test]
+fn an_issuer_that_does_not_answer_holds_up_its_own_tokens_alone() {
+    let issuer = Issuer::new();
+    issuer.says_keys(String::new());
+    let serving = Serving::for_anna(&issuer, "");
+    let began = Instant::now();
+    let token = issuer.token(&serving.web, "anna");
+    let waiting: Vec<_> = (0..4).map(|_| serving.begin(&token)).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    serving.takes(&serving.web.token);
+    assert!(began.elapsed() < Duration::from_secs(8));
+    for call in waiting {
+        let reply = Coming::head(call).whole();
+        assert_eq!(reply.status, 503, "{reply:?}");
+        assert!(reply.body.contains("does not answer in 10 s"), "{reply:?}");
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(issuer.fetches(), 1);
+    // It comes back.
+    issuer.has_keys(&[issuer.signer.jwk("one")]);
+    std::thread::sleep(PAUSE);
+    serving.takes(&issuer.token(&serving.web, "anna"));
+}
+
+#[test]
+fn what_an_issuer_answers_is_bounded_and_checked() {
+    let issuer = Issuer::new();
+    let good = issuer.signer.jwk("one");
+    let with = |name: &str, value: &str| {
+        let mut key = good.clone();
+        key[name] = json!(value);
+        json!({ "keys": [key] }).to_string()
+    };
+    let padding = "x".repeat(10 << 20);
+    let large = json!({ "keys": [good], "padding": padding }).to_string();
+    let many = json!({ "keys": vec![good.clone(); 65] }).to_string();
+    let nested = format!(
+        "{{\"keys\":{}{}}}",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    let off_curve = with("x", good["y"].as_str().unwrap());
+    for (keys, status, told) in [
+        (large, 503, "more than 1 MiB"),
+        (many, 503, "more than 64 keys"),
+        (nested, 503, "is no set of keys"),
+        ("<html>".to_owned(), 503, "is no set of keys"),
+        (
+            "{\"keys\":[],\"keys\":[]}".to_owned(),
+            503,
+            "is no set of keys",
+        ),
+        (
+            "{\"keys\":[1,null,{\"kty\":\"oct\",\"k\":\"AAAA\"}]}".to_owned(),
+            401,
+            "an unknown key",
+        ),
+        (with("use", "enc"), 401, "an unknown key"),
+        (with("alg", "RS256"), 401, "an unknown key"),
+        (with("crv", "P-384"), 401, "an unknown key"),
+        (with("x", "AAAA"), 401, "an unknown key"),
+        (off_curve, 401, "the signature"),
+    ] {
+        issuer.says_keys(keys);
+        let serving = Serving::for_anna(&issuer, "");
+        serving.refuses(&issuer.token(&serving.web, "anna"), status, told);
+        serving.takes(&serving.web.token);
+    }
+}
+
+#[test]
+fn metadata_names_its_own_issuer_and_keys_that_it_may_name() {
+    let issuer = Issuer::new();
+    let inside = Server::hello_at("127.0.0.1:0");
+    for (metadata, told) in [
+        (
+            json!({ "issuer": "https://other.example", "jwks_uri": issuer.server.url("/keys") }),
+            "for another issuer",
+        ),
+        (
+            json!({ "jwks_uri": issuer.server.url("/keys") }),
+            "for another issuer",
+        ),
+        (json!({ "issuer": issuer.url() }), "names no keys"),
+        (
+            json!({ "issuer": issuer.url(), "jwks_uri": "file:///etc/passwd" }),
+            "not https",
+        ),
+        (
+            json!({ "issuer": issuer.url(), "jwks_uri": "http://192.0.2.1/keys" }),
+            "not https",
+        ),
+        (
+            json!({ "issuer": issuer.url(), "jwks_uri": "keys" }),
+            "is not a URL",
+        ),
+        (
+            json!({ "issuer": issuer.url(), "jwks_uri": inside.url("/") }),
+            "is no set of keys",
+        ),
+    ] {
+        issuer.says_metadata(metadata);
+        let serving = Serving::for_anna(&issuer, "");
+        serving.refuses(&issuer.token(&serving.web, "anna"), 503, told);
+    }
+    // The settings name the keys, and the metadata does not matter.
+    let keys = format!("jwks = \"{}\"", issuer.server.url("/keys"));
+    let serving = Serving::for_anna(&issuer, &keys);
+    serving.takes(&issuer.token(&serving.web, "anna"));
+}
+
+/// Tries to start a server, and returns what it says instead.
+fn told(settings: &str, options: &[&str]) -> String {
+    let home = Home::new();
+    home.configure(settings);
+    let arguments = Web::arguments(&["probe#invocation"], options);
+    let arguments: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+    let ran = home.toolcell(&arguments).run();
+    assert!(matches!(ran.code, Some(2 | 3)), "{}", ran.stderr);
+    ran.stderr
+}
+
+#[test]
+fn settings_that_contradict_themselves_are_told_at_the_start() {
+    let issuer = Issuer::new();
+    let section = issuer.section("");
+    let anna = issuer.principal("anna", "{ sub = \"anna\" }");
+    let same = issuer.principal("bert", "{ sub = \"anna\", groups = \"ops\" }");
+    for (settings, options, meant) in [
+        (anna.clone(), &[][..], "no [[issuer]] has that url"),
+        (
+            format!("{section}{anna}{same}"),
+            &[],
+            "one token can always have",
+        ),
+        (
+            format!("{section}{anna}"),
+            &["--no-token"],
+            "leave out one of them",
+        ),
+        (
+            format!("{section}{section}"),
+            &[],
+            "two [[issuer]] have the url",
+        ),
+        (
+            section.replace("http://127.0.0.1", "http://192.0.2.1"),
+            &[],
+            "give https://",
+        ),
+    ] {
+        let told = told(&settings, options);
+        assert!(told.contains(meant), "{meant}: {told}");
+    }
+}
+
+#[test]
+fn sighup_reads_issuers_again() {
+    let issuer = Issuer::new();
+    let mut serving = Serving::of("");
+    let token = issuer.token(&serving.web, "anna");
+    serving.refuses(&token, 401, "unauthorized");
+    let anna = issuer.principal("anna", "{ sub = \"anna\" }");
+    let hang_up = |serving: &mut Serving, settings: &str| {
+        serving.home.configure(settings);
+        let pid = serving.web.pid().to_string();
+        let kill = std::process::Command::new("kill")
+            .args(["-HUP", &pid])
+            .status();
+        assert!(kill.unwrap().success());
+        serving.web.says("SIGHUP: the tokens were read again");
+    };
+    hang_up(&mut serving, &format!("{}{anna}", issuer.section("")));
+    serving.takes(&token);
+    // Issuers that stay keep their keys.
+    let bert = issuer.principal("bert", "{ sub = \"bert\" }");
+    hang_up(&mut serving, &format!("{}{bert}", issuer.section("")));
+    serving.refuses(&token, 403, "no_principal");
+    serving.takes(&issuer.token(&serving.web, "bert"));
+    assert_eq!(issuer.fetches(), 1);
+    hang_up(&mut serving, "");
+    serving.refuses(&token, 401, "unauthorized");
+}
