@@ -48,7 +48,7 @@ fn tokens_with_each_kind_of_key_are_taken_and_calls_have_the_principals_name() {
         let (own, anna): (Vec<&Value>, Vec<&Value>) =
             actors.partition(|actor| **actor == json!("token:generated"));
         assert_eq!(own.len(), 1);
-        assert!(anna.len() >= 7 && anna.iter().all(|actor| **actor == json!("principal:anna")));
+        assert!(anna.len() >= 7 && anna.iter().all(|actor| **actor == json!("token:anna")));
     }
 }
 
@@ -306,10 +306,7 @@ fn a_token_names_one_principal_of_its_own_issuer() {
         .iter()
         .map(|record| record["invocation"]["actor_ref"].clone())
         .collect();
-    assert_eq!(
-        actors,
-        ["principal:anna", "principal:ops", "principal:bert"]
-    );
+    assert_eq!(actors, ["token:anna", "token:ops", "token:bert"]);
 }
 
 /// Reads one response, and leaves the connection open.
