@@ -175,7 +175,7 @@ impl NetworkRule {
     }
 
     /// `None` for all.
-    pub(super) fn methods(&self) -> Option<&[String]> {
+    pub(crate) fn methods(&self) -> Option<&[String]> {
         match &self.methods {
             MethodSet::All => None,
             MethodSet::Listed(methods) => Some(methods),
