@@ -782,7 +782,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     (
         "principal_issuer",
         &[],
-        &["unit:issuer::tests::a_principal_is_known"],
+        &["server::sign_in::tokens::a_token_names_one_principal"],
     ),
     (
         "token_size",
