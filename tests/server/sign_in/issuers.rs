@@ -219,11 +219,22 @@ fn settings_that_contradict_themselves_are_told_at_the_start() {
     let section = issuer.section("");
     let anna = issuer.principal("anna", "{ sub = \"anna\" }");
     let nameless = "[[principal]]\nname = \"anna\"\nclaims = { sub = \"anna\" }\n";
+    let all = issuer.principal("all", "{}");
     let same = issuer.principal("bert", "{ sub = \"anna\", groups = \"ops\" }");
     for (settings, options, meant) in [
         (anna.clone(), &[][..], "no [[issuer]] has that url"),
         (nameless.to_owned(), &[], "claims are those of an issuer"),
         (anna.replace("\"anna\" }", "[] }"), &[], "has no text"),
+        (
+            format!("{section}{same}{anna}"),
+            &[],
+            "one token can always have",
+        ),
+        (
+            format!("{section}{anna}{all}"),
+            &[],
+            "one token can always have",
+        ),
         (
             format!("{section}{anna}{same}"),
             &[],

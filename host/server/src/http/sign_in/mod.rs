@@ -8,7 +8,7 @@ mod token;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use http::HeaderValue;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -49,22 +49,20 @@ impl TokenIssuers {
         principals: Vec<(&str, JwtMatch)>,
         fetch: FetchFn,
     ) -> anyhow::Result<Self> {
-        for (at, (name, known)) in principals.iter().enumerate() {
-            ensure!(
-                issuers.iter().any(|issuer| issuer.url == known.issuer),
+        let urls = || issuers.iter().map(|issuer| &issuer.url);
+        let mut all = principals.iter();
+        if let Some((name, known)) = all.find(|(_, known)| !urls().any(|url| *url == known.issuer))
+        {
+            bail!(
                 "the principal {name} is of the issuer {:?}, and no [[issuer]] has that url",
                 known.issuer
             );
-            let mut others = principals.iter().take(at);
-            let both = |(other, seen): &&(&str, JwtMatch)| {
-                other != name && (seen.covers(known) || known.covers(seen))
-            };
-            if let Some((other, _)) = others.find(both) {
-                bail!(
-                    "the principals {other} and {name} have claims that one token can always have: give one of them claims \
-                     that the other does not allow"
-                );
-            }
+        }
+        if let Some((one, other)) = confused(&principals) {
+            bail!(
+                "the principals {one} and {other} have claims that one token can always have: give one of them claims that \
+                 the other does not allow"
+            );
         }
         let principals = principals.into_iter();
         let principals = principals.map(|(name, known)| (caller(name).into(), known));
@@ -74,6 +72,32 @@ impl TokenIssuers {
             fetch,
         })
     }
+}
+
+/// Two principals of which one has every token of the other. Of thousands, few are compared: only such that have a text of
+/// a claim in common.
+fn confused<'p>(principals: &[(&'p str, JwtMatch)]) -> Option<(&'p str, &'p str)> {
+    let mut wide: HashMap<_, Vec<_>> = HashMap::new();
+    for (name, known) in principals {
+        let keys: Vec<_> = match known.claims.first_key_value() {
+            Some((claim, texts)) => texts.iter().map(|text| Some((claim, text))).collect(),
+            None => vec![None],
+        };
+        for key in keys {
+            let of = (&known.issuer, key);
+            wide.entry(of).or_default().push((*name, known));
+        }
+    }
+    principals.iter().find_map(|(name, known)| {
+        let claims = known.claims.iter();
+        let keys = claims.filter_map(|(claim, texts)| Some(Some((claim, texts.first()?))));
+        let near = keys.chain([None]);
+        let mut near = near
+            .filter_map(|key| wide.get(&(&known.issuer, key)))
+            .flatten();
+        let found = near.find(|(other, wide)| other != name && wide.covers(known));
+        found.map(|(other, _)| (*other, *name))
+    })
 }
 
 /// What all sign-ins of a server share.
