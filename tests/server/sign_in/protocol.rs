@@ -1,5 +1,7 @@
 //! What a client sees of it that has no token yet, or sends one where none belongs.
 
+use std::io::{Read, Write};
+
 use serde_json::{Value, json};
 
 use super::{Issuer, Serving};
@@ -64,6 +66,32 @@ fn a_client_finds_the_issuer_from_the_first_refusal() {
             web.request(&format!("{METADATA}{path}"), &[], "").status,
             404
         );
+    }
+}
+
+/// A client signs in between its first request and the next one, which may use the same connection.
+#[test]
+fn a_refusal_before_the_body_says_that_its_connection_ends() {
+    let issuer = Issuer::new();
+    let serving = Serving::for_anna(&issuer, "");
+    let said = |line: &str, length: usize| {
+        let mut kept = serving.web.connect();
+        let address = serving.web.address;
+        let more = format!("Host: {address}\r\nContent-Length: {length}\r\n\r\n");
+        kept.write_all(format!("{line} HTTP/1.1\r\n{more}").as_bytes())
+            .unwrap();
+        let mut head = vec![0; 4_096];
+        let read = kept.read(&mut head).unwrap();
+        String::from_utf8_lossy(&head[..read]).to_ascii_lowercase()
+    };
+    for (line, length, ends) in [
+        ("POST /mcp", 2, true),
+        ("POST /v1/calls", 2, true),
+        ("GET /mcp", 0, false),
+    ] {
+        let said = said(line, length);
+        assert!(said.starts_with("http/1.1 401"), "{said}");
+        assert_eq!(said.contains("connection: close"), ends, "{line}: {said}");
     }
 }
 

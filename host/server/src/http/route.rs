@@ -572,7 +572,15 @@ async fn holder<'t>(
 ) -> Result<&'t TokenHolder, RefusalResponse> {
     let (uri, headers) = (request.uri(), request.headers());
     let found = table.holder(uri, headers).await;
-    found.map_err(|problem| noted(form.answer(problem)).into())
+    found.map_err(|problem| {
+        let refused = noted(form.answer(problem));
+        // The body is not read, which ends the connection; a client that is not told so would use it again.
+        if request.body().is_end_stream() {
+            refused.into()
+        } else {
+            closing(refused).into()
+        }
+    })
 }
 
 async fn claim(
