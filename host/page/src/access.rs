@@ -81,8 +81,15 @@ impl Access {
             (Some(only), None) => is_here(only),
             (Some(_), Some(_)) => false,
         };
-        is_own || !guard!("page_origin")
+        (is_own && !is_part_of_another(headers)) || !guard!("page_origin")
     }
+}
+
+/// A page of another port gets the cookie sent, too, for an image or script that it names.
+fn is_part_of_another(headers: &HeaderMap) -> bool {
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
+    let is_elsewhere = is("sec-fetch-site", "same-site") || is("sec-fetch-site", "cross-site");
+    is_elsewhere && !is("sec-fetch-mode", "navigate")
 }
 
 /// Hexadecimal; nobody can guess it.

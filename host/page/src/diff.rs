@@ -4,7 +4,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 use toolcell_spec::text::{Whitespace, visible};
 
+use super::text::start_of;
+
 const LINES_MAX: usize = 2_000;
+const LINE_CHARS_MAX: usize = 2_000;
 const EDITS_MAX: usize = 50;
 /// The names of what an edit replaces, and what by.
 const PAIRS: [(&str, &str); 3] = [
@@ -65,7 +68,8 @@ fn rows<T: AsRef<str>>(lines: impl Iterator<Item = (&'static str, T)>, more: usi
     html! {
         pre class="diff" tabindex="0" {
             @for (kind, line) in lines {
-                span class=(kind) { (visible(line.as_ref(), Whitespace::Kept)) "\n" }
+                @let (start, is_cut) = start_of(line.as_ref(), LINE_CHARS_MAX);
+                span class=(kind) { (visible(start, Whitespace::Kept)) @if is_cut { " .." } "\n" }
             }
             @if more > 0 { span class="hunk" { ".. and " (more) " more lines\n" } }
         }

@@ -45,6 +45,7 @@ pub(crate) fn router(state: Arc<PageState>) -> Router {
             "/approvals/{id}",
             get(approvals::show).post(approvals::answer),
         )
+        .route("/approvals/{id}/arguments", get(approvals::whole))
         .route("/tools", get(tools::list))
         .route("/tools/{name}", get(tools::show).post(tools::attempt))
         .route("/workspaces", get(workspaces::list))

@@ -13,13 +13,15 @@ use toolcell_journal::{StoredApproval, Summary};
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{ApprovalState, Input, InvocationId, Timestamp};
 
+use super::call::plain;
 use super::moment;
 use crate::diff::{between, edits};
 use crate::layout::{PageProblem, Place, badge, page};
 use crate::route::see;
-use crate::text::{in_url, line};
+use crate::text::{block, in_url, line};
 use crate::{PageState, live};
 
+const EDITED_BYTES_MAX: usize = 256 << 10;
 const FEEDBACK_BYTES_MAX: usize = 16 << 10;
 const LISTED_MAX: usize = 200;
 /// A call whose process has ended runs in the command that approves it; the page does not wait for its end.
@@ -127,14 +129,27 @@ fn body(kept: &StoredApproval) -> Markup {
     }
 }
 
+/// All of the arguments, as plain text.
+pub(crate) async fn whole(
+    State(state): State<Arc<PageState>>,
+    Path(id): Path<String>,
+) -> Result<Response, PageProblem> {
+    let work = move |state: &PageState| {
+        let kept = find(state, &id)?;
+        Ok(plain(pretty(arguments(&kept)).into_owned()))
+    };
+    state.aside(work).await
+}
+
 fn form(kept: &StoredApproval, id: &str) -> Markup {
     let approval = &kept.approval;
-    let is_whole = approval.plan.shown_input.is_none();
+    let is_hidden = approval.plan.shown_input.is_some();
     let shown = pretty(arguments(kept));
     let shown = visible_json(&shown);
+    let whole = format!("/approvals/{}/arguments", in_url(id));
     html! {
         form class="answer" method="post" action={ "/approvals/" (in_url(id)) } {
-            @if is_whole {
+            @if !is_hidden && shown.len() <= EDITED_BYTES_MAX {
                 label {
                     "Arguments. Change them to run the call with others"
                     textarea name="edit" rows="12" spellcheck="false" autocomplete="off" class="said" { (shown) }
@@ -142,8 +157,11 @@ fn form(kept: &StoredApproval, id: &str) -> Markup {
                 textarea name="shown" hidden aria-hidden="true" tabindex="-1" { (shown) }
             } @else {
                 h2 { "Arguments" }
-                pre class="said" tabindex="0" { (shown) }
-                p class="note" { "Some of them are hidden, so they cannot be edited here." }
+                (block(&shown, &whole))
+                p class="note" {
+                    @if is_hidden { "Some of them are hidden, so they cannot be edited here." }
+                    @else { "They are too long to be edited here: " code { "toolcell approvals approve --edit" } " takes others." }
+                }
             }
             label { "Note for the caller" input name="feedback" maxlength="2000" autocomplete="off"; }
             @if approval.cut {

@@ -78,13 +78,17 @@ pub(crate) async fn whole(
         let record = find(state, &id)?;
         let all = whole_part(&record, &part);
         let text = all.ok_or_else(|| PageProblem::unknown("the call has no such part"))?;
-        let headers = [
-            (CONTENT_TYPE, "text/plain; charset=utf-8"),
-            (CONTENT_SECURITY_POLICY, SANDBOX),
-        ];
-        Ok((headers, text).into_response())
+        Ok(plain(text))
     };
     state.aside(work).await
+}
+
+pub(super) fn plain(text: String) -> Response {
+    let headers = [
+        (CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, SANDBOX),
+    ];
+    (headers, text).into_response()
 }
 
 fn whole_part(record: &Value, part: &str) -> Option<String> {
