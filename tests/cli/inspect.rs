@@ -605,6 +605,20 @@ fn an_open_page_is_told_of_calls_and_approvals() {
 }
 
 #[test]
+fn a_call_is_replayed_and_compared() {
+    let home = Home::new();
+    let record = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    let page = Page::open(home.toolcell(&["inspect"]));
+    let path = format!("/calls/{}", id(&record));
+    assert!(page.get(&path).is(200).text().contains("Replay"));
+    let told = page.post(&format!("{path}/replay"), "").is(200).text();
+    assert!(told.contains("is the same"), "{told}");
+    assert_eq!(home.calls(&[]).len(), 2);
+    page.post("/calls/01ARZ3NDEKTSV4RRFFQ69G5FAV/replay", "")
+        .is(404);
+}
+
+#[test]
 fn the_page_listens_on_this_machine_alone() {
     let home = Home::new();
     for address in ["0.0.0.0:0", "192.0.2.1:80", "localhost"] {

@@ -28,6 +28,13 @@ pub(crate) struct Finished {
     pub(crate) stderr: String,
 }
 
+impl Finished {
+    /// Its words on standard error, as an error of the page.
+    pub(crate) fn said(&self) -> &str {
+        self.stderr.trim().trim_start_matches("error: ")
+    }
+}
+
 impl Program {
     /// `grants` are options of `toolcell call`.
     pub fn new(path: PathBuf, tools: Vec<String>, grants: Vec<String>) -> Self {

@@ -37,6 +37,7 @@ pub(crate) fn router(state: Arc<PageState>) -> Router {
         .route("/changes", get(live::follow))
         .route("/", get(calls::show))
         .route("/calls/{id}", get(call::show))
+        .route("/calls/{id}/replay", post(call::replay::run))
         .route("/calls/{id}/whole/{part}", get(call::whole))
         .route("/calls/{id}/media/{at}", get(call::media))
         .route("/calls/{id}/artifacts/{digest}", get(call::artifact))

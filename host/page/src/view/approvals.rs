@@ -283,10 +283,7 @@ pub(crate) async fn answer(
     // Without a word on standard output, nothing was answered.
     let refused = ran.filter(|ran| !ran.status.success() && ran.stdout.is_empty());
     match refused {
-        Some(refused) => {
-            let why = refused.stderr.trim().trim_start_matches("error: ");
-            Err(PageProblem::new(StatusCode::CONFLICT, why))
-        }
+        Some(refused) => Err(PageProblem::new(StatusCode::CONFLICT, refused.said())),
         None => see(&format!("/approvals/{}", in_url(&id.to_string()))),
     }
 }

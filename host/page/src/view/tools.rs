@@ -14,7 +14,6 @@ use toolcell_spec::text::{Whitespace, visible};
 use super::{list as items, text};
 use crate::json_tree::tree;
 use crate::layout::{PageProblem, Place, badge, fact, page};
-use crate::program::Finished;
 use crate::route::see;
 use crate::text::{in_url, line, start_of};
 use crate::{PageState, live};
@@ -35,24 +34,14 @@ async fn run(state: &PageState, words: &[&str]) -> Result<Value, PageProblem> {
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     let ran = state.program.run(&words, Vec::new(), PATIENCE).await;
     let ran = ran.map_err(|error| PageProblem::failed(&error))?;
-    let Some(Finished {
-        status,
-        stdout,
-        stderr,
-    }) = ran
-    else {
+    let Some(ran) = ran else {
         return Err(PageProblem::busy(
             "this takes long: load the page again later",
         ));
     };
-    let value: Option<Value> = serde_json::from_slice(&stdout).ok();
-    match value.filter(|_| status.success()) {
-        Some(value) => Ok(value),
-        None => {
-            let why = stderr.trim().trim_start_matches("error: ");
-            Err(PageProblem::new(StatusCode::CONFLICT, why))
-        }
-    }
+    let value: Option<Value> = serde_json::from_slice(&ran.stdout).ok();
+    let value = value.filter(|_| ran.status.success());
+    value.ok_or_else(|| PageProblem::new(StatusCode::CONFLICT, ran.said()))
 }
 
 async fn installed(state: &PageState) -> Result<Vec<Value>, PageProblem> {
@@ -365,10 +354,7 @@ pub(crate) async fn attempt(
     let id = result.as_ref().map(|result| text(result, "invocation_id"));
     match id.filter(|id| !id.is_empty()) {
         Some(id) => see(&format!("/calls/{}", in_url(id))),
-        None => {
-            let why = ran.stderr.trim().trim_start_matches("error: ");
-            Err(PageProblem::new(StatusCode::CONFLICT, why))
-        }
+        None => Err(PageProblem::new(StatusCode::CONFLICT, ran.said())),
     }
 }
 

@@ -3,6 +3,7 @@
 mod output;
 mod phases;
 mod record;
+pub(crate) mod replay;
 
 use std::fs::File;
 use std::io::Read;
@@ -58,6 +59,7 @@ fn body(state: &PageState, record: &Value) -> Markup {
         h1 { "Call of " span class="said" { (line(text(invocation, "tool_id"))) } }
         section id="content" data-live=[(!has_ended).then_some("call")] {
             (record::head(state, invocation))
+            (replay::offer(invocation))
             (output::show(invocation, result))
             (phases::show(record))
             (record::decisions(record))
