@@ -18,8 +18,9 @@ const run = promisify(execFile);
 const TOOLCELL = process.env.TOOLCELL;
 const PICTURES = resolve(process.env.PICTURES);
 const CALLS = Number(process.env.CALLS ?? 10_000);
-const FILES = resolve("example-tools/files");
-const EVERYTHING = resolve("example-tools/everything");
+// Components: the home of this test has no consent to build a source folder.
+const FILES = resolve(process.env.FILES);
+const EVERYTHING = resolve(process.env.EVERYTHING);
 /** A batch has no more calls. */
 const BATCH = Math.min(CALLS, 1_000);
 const HOSTILE = "<img src=x onerror=\"window.hostile=1\"><script>window.hostile=1</script>\u202eevil\u001b[2J";
@@ -106,7 +107,7 @@ async function everything(browser, url) {
   // The browser tells of the late answer, too.
   const isMeant = (text) => text.includes("409 (Conflict)");
   page.on("console", (message) => {
-    if (message.type() === "error" && !isMeant(message.text())) problems.push(message.text());
+    if (message.type() === "error" && !isMeant(message.text())) problems.push(`${message.text()} ${message.location().url}`);
   });
   const base = new URL(url).origin;
 

@@ -124,7 +124,12 @@ async fn enter(
     let onward = html! {
         (DOCTYPE)
         html lang="en" {
-            head { meta charset="utf-8"; meta http-equiv="refresh" content="0; url=/"; title { "toolcell" } }
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content="0; url=/";
+                link rel="icon" href="/icon.svg" type="image/svg+xml";
+                title { "toolcell" }
+            }
             body { p { a href="/" { "Show the page" } } }
         }
     };
