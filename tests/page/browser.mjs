@@ -325,7 +325,7 @@ async function everywhere(browser, context, base, calls) {
         assert.deepEqual(found, [], where);
         console.log(`${where}: ${bytes} bytes, first paint ${paint.toFixed(0)} ms`);
         assert.ok(paint < PAINT_MAX, `${where}: first paint after ${paint} ms`);
-        const name = `${path.split("/")[1] || "calls"}-${colorScheme}-${width}.png`;
+        const name = `${path === "/" ? "calls" : "call"}-${colorScheme}-${width}.png`;
         if (path === "/" || path === `/calls/${calls.read}`) await page.screenshot({ path: join(PICTURES, name) });
       }
       await own.close();

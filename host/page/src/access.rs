@@ -1,4 +1,4 @@
-//! Who may see the page: the browser that opened the address with the one-time code. The code becomes a cookie.
+//! Lets one browser see the page: the first that opens the address with the one-time code, which becomes a cookie.
 
 use std::net::SocketAddr;
 

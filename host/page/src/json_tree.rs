@@ -13,7 +13,7 @@ const OPEN_DEPTH: usize = 2;
 const ROWS_MAX: usize = 200;
 const COLUMNS_MAX: usize = 12;
 
-/// What does not fit is at `whole`.
+/// All of it is at `whole`.
 pub(crate) fn tree(value: &Value, whole: Option<&str>) -> Markup {
     let mut left = NODES_MAX;
     let shown = match alike(value) {

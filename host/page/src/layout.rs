@@ -1,4 +1,4 @@
-//! What all views have: the head, the way to the other views, and errors.
+//! The frame of all views: the head, the way to the other views, and errors.
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;

@@ -34,7 +34,7 @@ use live::LiveChanges;
 pub use program::Program;
 pub use serving::{InspectPage, serve};
 
-/// What the views read, and the program that acts for them.
+/// The stores that the views read, and the program that acts for them.
 pub(crate) struct PageState {
     pub(crate) access: Access,
     pub(crate) log: CallLog,

@@ -22,13 +22,13 @@ pub struct Program {
 }
 
 /// A command that ended.
-pub(crate) struct Finished {
+pub(crate) struct CommandOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
-impl Finished {
+impl CommandOutput {
     /// Its words on standard error, as an error of the page.
     pub(crate) fn said(&self) -> &str {
         self.stderr.trim().trim_start_matches("error: ")
@@ -60,7 +60,7 @@ impl Program {
         arguments: &[String],
         input: Vec<u8>,
         patience: Duration,
-    ) -> std::io::Result<Option<Finished>> {
+    ) -> std::io::Result<Option<CommandOutput>> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let why = "too many commands of this page still run; wait for one to end";
             return Err(std::io::Error::other(why));
@@ -84,7 +84,7 @@ impl Program {
     }
 }
 
-async fn finish(mut child: Child, input: Vec<u8>) -> std::io::Result<Finished> {
+async fn finish(mut child: Child, input: Vec<u8>) -> std::io::Result<CommandOutput> {
     let stdin = child.stdin.take();
     let write = async {
         if let Some(mut stdin) = stdin {
@@ -96,7 +96,7 @@ async fn finish(mut child: Child, input: Vec<u8>) -> std::io::Result<Finished> {
     let stderr = child.stderr.take();
     let ((), stdout, stderr) = tokio::join!(write, read(stdout), read(stderr));
     let status = child.wait().await?;
-    Ok(Finished {
+    Ok(CommandOutput {
         status,
         stdout: stdout?,
         stderr: String::from_utf8_lossy(&stderr?).into_owned(),

@@ -1,4 +1,4 @@
-//! Which view answers which path, behind one gate.
+//! The path of each view, behind one gate.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ async fn gate(State(state): State<Arc<PageState>>, request: Request, next: Next)
     response
 }
 
-/// What is served for download has a policy of its own already.
+/// Downloads have a policy of their own already.
 fn guarded(headers: &mut HeaderMap) {
     let fixed = |name: HeaderName, value: &'static str| (name, HeaderValue::from_static(value));
     headers
@@ -107,14 +107,14 @@ fn guarded(headers: &mut HeaderMap) {
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct EntryQuery {
     #[serde(default)]
     code: String,
 }
 
 async fn enter(
     State(state): State<Arc<PageState>>,
-    Query(entry): Query<Entry>,
+    Query(entry): Query<EntryQuery>,
 ) -> Result<Response, PageProblem> {
     let why =
         "this code is wrong or was used: end toolcell inspect and start it again for a new one";

@@ -184,7 +184,7 @@ fn form(kept: &StoredApproval, id: &str) -> Markup {
     }
 }
 
-/// What was answered, and what an edit changed.
+/// The answer, and what an edit changed.
 fn answered(kept: &StoredApproval) -> Markup {
     let Some(answer) = &kept.answer else {
         return html! { p class="note" { "The question is not open any more: it is " (kept.state.as_str()) "." } };

@@ -251,7 +251,7 @@ fn form(state: &PageState, component: &str, name: &str, schema: &Value) -> Marku
     }
 }
 
-/// Whose `type` says how the text of a field is read.
+/// The `type` in the schema says how the text of a field is read.
 fn field_of(name: &str, schema: &Value, is_required: bool) -> Markup {
     let kind = kind_of(schema);
     let default = schema.get("default").filter(|value| !value.is_null());

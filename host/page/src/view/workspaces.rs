@@ -115,7 +115,7 @@ pub(crate) async fn show(
         let body = html! {
             h1 { "Workspace " span class="said" { (line(&name)) } }
             dl class="facts" {
-                (fact("Files", &html! { (info.usage.files) " of " (info.quota.files) }))
+                (fact("Files and folders", &html! { (info.usage.files) " of " (info.quota.files) }))
                 (fact("Bytes", &html! { (info.usage.bytes) " of " (info.quota.bytes) ", and " (info.snapshot_bytes) " of snapshots" }))
                 (fact("Used", &html! { (moment(&info.used_at.to_string())) }))
             }
@@ -168,6 +168,7 @@ fn snapshot_list(base: &str, snapshots: &[SnapshotInfo]) -> Markup {
                     span class="said" { (line(&id)) } ", " (moment(&snapshot.created_at.to_string())) ", "
                     (snapshot.usage.files) " files, " (snapshot.usage.bytes) " bytes "
                     a href={ (base) "/diff?id=" (in_url(&id)) } { "Changes since" }
+                    " "
                     form method="post" action={ (base) "/restore" } {
                         input type="hidden" name="id" value=(id);
                         button { "Restore " (line(&id)) }

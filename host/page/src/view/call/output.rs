@@ -1,4 +1,4 @@
-//! What a call returned, by the type of its content.
+//! The output of a call, by the type of its content.
 
 use data_encoding::BASE64;
 use maud::{Markup, html};

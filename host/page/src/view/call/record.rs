@@ -132,7 +132,7 @@ fn one_decision(decision: &Value) -> Markup {
     }
 }
 
-/// What the sandbox refused while the call ran.
+/// Refusals of the sandbox while the call ran.
 fn denied(record: &Value) -> Markup {
     let events = list(record, "events").iter();
     let refused: Vec<&Value> = events
