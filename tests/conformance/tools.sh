@@ -15,15 +15,16 @@ built_toolcell() {
   TOOLCELL=$(realpath "$TOOLCELL")
 }
 
-# Node 22 and the packages of package.json: the suite does not run on an older one, and few systems have it.
+# Node 22 and the packages of the file $1, package.json beside this one without it: the suite does not run on an older Node, and few
+# systems have that one.
 node_tools() {
-  local wanted=tests/conformance/package.json place
-  place=$CACHE/node-$(sha256sum $wanted | cut -c1-12)
+  local wanted=${1:-tests/conformance/package.json} place
+  place=$CACHE/node-$(sha256sum "$wanted" | cut -c1-12)
   NODE_MODULES=$place/node_modules
   NODE=$NODE_MODULES/node/bin/node
   if [ ! -e "$place/complete" ]; then
     mkdir -p "$place"
-    cp $wanted "$place/"
+    cp "$wanted" "$place/"
     npm install --prefix "$place" --no-audit --no-fund --loglevel=error >&2
     "$NODE" -e 'if (parseInt(process.versions.node) < 22) process.exit(1)'
     touch "$place/complete"

@@ -503,6 +503,14 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
             "server::telemetry::headers_do_not_leave",
         ],
     ),
+    ("page_cookie", &[], &["cli::inspect::the_address_lets_one"]),
+    ("page_code", &[], &["cli::inspect::the_address_lets_one"]),
+    ("page_host", &[], &["cli::inspect::every_answer_keeps"]),
+    (
+        "page_origin",
+        &[],
+        &["cli::inspect::a_form_of_another_page"],
+    ),
     (
         "metrics_role",
         &[],

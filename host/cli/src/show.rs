@@ -9,6 +9,7 @@ use indicatif::ProgressStyle;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell_engine::approval::COLUMNS;
+pub(crate) use toolcell_page::words::{counted, quoted};
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{
     ARTIFACT, Behavior, CallRecord, Content, ContextModifier, HookOutcome, PermissionDecision,
@@ -304,21 +305,9 @@ pub(crate) fn json(value: &impl serde::Serialize) -> io::Result<()> {
     out.flush()
 }
 
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@#+,%".contains(c);
-    if !word.is_empty() && !word.starts_with('#') && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 /// The word for `value`, one of a closed vocabulary, in records.
 pub(crate) fn word(value: &impl serde::Serialize) -> String {
     json!(value).as_str().unwrap_or_default().to_owned()
-}
-
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Safe for terminals: every `--json` prints through this function or [`json`].

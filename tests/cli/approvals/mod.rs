@@ -83,7 +83,7 @@ impl Place {
     }
 
     /// A call that adds `line`, once it waits, and its id.
-    fn waiting(&self, line: &str, options: &[&str]) -> (Child, String) {
+    pub(crate) fn waiting(&self, line: &str, options: &[&str]) -> (Child, String) {
         waiting(self.call(line, options))
     }
 

@@ -7,11 +7,12 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_config::{configured_journal, duration};
-use toolcell_journal::{CallLog, CallQuery, CallSummary};
+use toolcell_journal::{CallLog, CallQuery, CallSummary, Journal};
+use toolcell_page::waiting;
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Status, Timestamp};
 
-use super::{page, waiting};
+use super::page;
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -98,6 +99,10 @@ pub(super) fn log(home: &Home) -> anyhow::Result<CallLog> {
     ))
 }
 
+fn journal(home: &Home) -> Journal {
+    Journal::new(home.journal(), home.journal_key())
+}
+
 impl Calls {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let since = self.since.map(|since| match since {
@@ -111,12 +116,13 @@ impl Calls {
             session: self.session,
             since,
             limit: self.limit.max(1),
+            ..CallQuery::default()
         };
         let home = Home::find()?;
         let log = log(&home)?;
         let mut calls = log.calls(&query)?;
         let evicted = log.evicted_calls()?;
-        waiting::add(&mut calls, &query, &home)?;
+        waiting::add(&mut calls, &query, &journal(&home))?;
         if self.json {
             let listed = json!({ "calls": calls, "evicted_calls": evicted });
             return show::print_json(&listed);
@@ -170,7 +176,7 @@ impl Show {
             None => latest(&log)?,
         };
         let record = match log.record(&id)? {
-            None => waiting::record(&home, &id)?,
+            None => waiting::record(&journal(&home), &id)?,
             found => found,
         };
         let unknown = || {

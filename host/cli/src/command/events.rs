@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_journal::{CallLog, EventReader, FollowedEvent, Keep, LoggedEvent};
+use toolcell_page::words::is_below;
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{EventType, ToolEvent};
 
@@ -186,11 +187,11 @@ impl Events {
             && self
                 .event_type
                 .as_deref()
-                .is_none_or(|wanted| matches(wanted, event.event_type.as_str()))
+                .is_none_or(|wanted| is_below(wanted, event.event_type.as_str()))
             && self
                 .tool
                 .as_deref()
-                .is_none_or(|wanted| matches(wanted, event.tool_id.as_deref().unwrap_or_default()))
+                .is_none_or(|wanted| is_below(wanted, event.tool_id.as_deref().unwrap_or_default()))
     }
 }
 
@@ -204,17 +205,6 @@ fn is_closed() -> bool {
         tv_nsec: 0,
     };
     poll(&mut fds, Some(&now)).is_ok() && fds.iter().any(|fd| fd.revents().intersects(gone))
-}
-
-/// `text` is `wanted`, or a name below it, or begins with the text before its `*`.
-pub(super) fn matches(wanted: &str, text: &str) -> bool {
-    let is_below = || {
-        text.strip_prefix(wanted)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    wanted
-        .strip_suffix('*')
-        .map_or_else(is_below, |beginning| text.starts_with(beginning))
 }
 
 fn document(logged: &LoggedEvent) -> Value {
@@ -285,7 +275,7 @@ fn details(event: &ToolEvent) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{DETAILS_MAX, LoggedEvent, line, matches};
+    use super::{DETAILS_MAX, LoggedEvent, line};
 
     fn event(event_type: &str, data: serde_json::Value) -> LoggedEvent {
         let event = json!({
@@ -326,12 +316,5 @@ mod tests {
             "{shown}"
         );
         assert!(shown.chars().count() < 10 * DETAILS_MAX);
-    }
-
-    #[test]
-    fn a_star_stands_for_any_end() {
-        assert!(matches("files.*", "files.read") && matches("*", "") && matches("a", "a"));
-        assert!(!matches("files.*", "file") && !matches("a", "ab"));
-        assert!(matches("files", "files.read") && !matches("file", "files.read"));
     }
 }

@@ -30,6 +30,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "deny",
             "secrets",
             "workspace",
+            "inspect",
             "calls",
             "show",
             "events",

@@ -25,6 +25,7 @@ mod exported;
 mod family;
 mod groups;
 mod input;
+mod inspect;
 mod install;
 mod log;
 mod man;
@@ -50,7 +51,6 @@ mod surface;
 mod trace;
 mod trust;
 mod verify;
-mod waiting;
 mod workspace;
 mod wrap;
 mod zip;
@@ -150,6 +150,8 @@ enum Command {
     Export(DeferredArgs<export::Export>),
     /// Show which tools a caller sees, and why others are hidden
     Surface(DeferredArgs<surface::ShowSurface>),
+    /// Show calls, approvals, tools and workspaces in a browser
+    Inspect(DeferredArgs<inspect::Inspect>),
     /// List recent and running calls
     Calls(DeferredArgs<calls::Calls>),
     /// Show what happened in one call
@@ -229,6 +231,7 @@ pub(super) fn run() -> ExitCode {
         Command::Respond(DeferredArgs(command)) => command.run(),
         Command::Export(DeferredArgs(command)) => command.run(),
         Command::Surface(DeferredArgs(command)) => command.run(),
+        Command::Inspect(DeferredArgs(command)) => command.run(),
         Command::Calls(DeferredArgs(command)) => command.run(),
         Command::Show(DeferredArgs(command)) => command.run(),
         Command::Replay(DeferredArgs(command)) => command.run(),

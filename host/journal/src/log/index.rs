@@ -36,6 +36,10 @@ pub struct CallQuery {
     pub session: Option<String>,
     /// Includes calls that began then.
     pub since: Option<Timestamp>,
+    /// In the id, tool, caller, session or error code, in any case.
+    pub text: Option<String>,
+    /// The time and id of a call: only those after it in this order.
+    pub before: Option<(Timestamp, String)>,
     /// Takes the latest calls.
     pub limit: u32,
 }
@@ -231,9 +235,13 @@ fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSumma
                WHERE (?1 IS NULL OR tool_id = ?1 OR substr(tool_id, 1, length(?1) + 1) = ?1 || '.') \
                AND (?2 IS NULL OR substr(tool_id, 1, length(?2)) = ?2) \
                AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR caller = ?4) AND (?5 IS NULL OR created_at >= ?5) \
-               AND (?6 IS NULL OR session = ?6) ORDER BY created_at DESC, id DESC LIMIT ?7";
+               AND (?6 IS NULL OR session = ?6) AND (?7 IS NULL OR (created_at, id) < (?7, ?8)) \
+               AND (?9 IS NULL OR instr(lower(id || ' ' || tool_id || ' ' || ifnull(caller, '') || ' ' || \
+               ifnull(session, '') || ' ' || ifnull(error_code, '')), lower(?9))) \
+               ORDER BY created_at DESC, id DESC LIMIT ?10";
     let status = query.status.map(Status::as_str);
     let since = query.since.map(Timestamp::unix_millis);
+    let before = query.before.as_ref();
     let mut calls = index.prepare(sql)?;
     let parameters = params![
         exact,
@@ -242,6 +250,9 @@ fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSumma
         query.caller,
         since,
         query.session,
+        before.map(|(at, _)| at.unix_millis()),
+        before.map(|(_, id)| id),
+        query.text,
         query.limit
     ];
     let rows = calls.query_map(parameters, |row| {

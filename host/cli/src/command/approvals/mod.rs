@@ -60,7 +60,7 @@ enum Command {
 pub(crate) struct Approve {
     /// The id of the call, or its last letters, at least 4
     id: CallId,
-    /// Run it with these arguments instead
+    /// Run it with these arguments instead; - reads them from standard input
     #[arg(long, value_name = "JSON")]
     edit: Option<String>,
     /// Do not ask again for this tool with this access in the session of the call
@@ -95,7 +95,10 @@ impl Approve {
         Command::Approve(self).run()
     }
 
-    fn answer(self, desk: &ApprovalCommands) -> anyhow::Result<Exit> {
+    fn answer(mut self, desk: &ApprovalCommands) -> anyhow::Result<Exit> {
+        if self.edit.as_deref() == Some("-") {
+            self.edit = Some(std::io::read_to_string(std::io::stdin())?);
+        }
         if let Some(edit) = &self.edit {
             Input::from_text(edit.as_str())
                 .value()

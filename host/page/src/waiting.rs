@@ -1,18 +1,17 @@
 //! Calls that wait for an approval: they have not started, so the log has nothing of them yet.
 
 use serde_json::{Value, json};
-use toolcell::Home;
 use toolcell_journal::{CallQuery, CallSummary, Journal, StoreError, Summary};
 use toolcell_spec::{ApprovalState, Status, Timestamp};
 
-use super::events;
+use crate::words::is_below;
 
-pub(super) fn add(
+/// Adds those that match `query`, in order.
+pub fn add(
     calls: &mut Vec<CallSummary>,
     query: &CallQuery,
-    home: &Home,
+    journal: &Journal,
 ) -> Result<(), StoreError> {
-    let journal = Journal::new(home.journal(), home.journal_key());
     // What waits has no session on record.
     if query.session.is_some()
         || query
@@ -23,16 +22,26 @@ pub(super) fn add(
         return Ok(());
     }
     let now = Timestamp::now();
+    let has_text = |call: &Summary, text: &String| {
+        let caller = call.actor_ref.as_deref().unwrap_or_default();
+        let words = format!("{} {} {caller}", call.invocation_id, call.tool_id);
+        words.to_lowercase().contains(&text.to_lowercase())
+    };
     let waits = |call: &Summary| {
         let is_since = query.since.is_none_or(|since| call.asked_at >= since);
         let is_callers = query.caller.is_none() || query.caller == call.actor_ref;
         is_open(call, now)
             && is_since
             && is_callers
+            && query.text.as_ref().is_none_or(|text| has_text(call, text))
+            && query
+                .before
+                .as_ref()
+                .is_none_or(|(_, id)| call.invocation_id.to_string() < *id)
             && query
                 .tool
                 .as_deref()
-                .is_none_or(|tool| events::matches(tool, &call.tool_id))
+                .is_none_or(|tool| is_below(tool, &call.tool_id))
     };
     let found = journal.with(|store| store.list(false))?;
     for call in found.into_iter().filter(waits) {
@@ -65,8 +74,7 @@ fn is_open(call: &Summary, now: Timestamp) -> bool {
 }
 
 /// The one call whose id is, or ends in, `id`.
-pub(super) fn record(home: &Home, id: &str) -> Result<Option<Value>, StoreError> {
-    let journal = Journal::new(home.journal(), home.journal_key());
+pub fn record(journal: &Journal, id: &str) -> Result<Option<Value>, StoreError> {
     if !journal.exists() {
         return Ok(None);
     }
