@@ -70,9 +70,13 @@ impl Timestamp {
     }
 
     /// 0 if the clock went back.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.at.duration_since(earlier.at).unwrap_or_default()
+    }
+
+    /// As [`Self::since`], in whole milliseconds.
     pub fn millis_since(self, earlier: Self) -> u64 {
-        let elapsed = self.at.duration_since(earlier.at).unwrap_or_default();
-        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.since(earlier).as_millis()).unwrap_or(u64::MAX)
     }
 }
 

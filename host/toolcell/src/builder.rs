@@ -352,7 +352,7 @@ impl HostBuilder {
             .into_iter()
             .try_for_each(|hook| hooks.add(hook))
             .map_err(anyhow::Error::msg)?;
-        let shared = || MemoryBudget::new(machine::share_bytes());
+        let shared = || MemoryBudget::of_callers(machine::share_bytes(), self.callers);
         let memory = self.memory.or_else(|| self.pooled.then(shared));
         let Records {
             payloads,

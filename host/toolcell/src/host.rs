@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use toolcell_engine::approval::declaration_digest;
 use toolcell_engine::catalog::{Catalog, ComponentFacts, Tool};
 use toolcell_engine::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
+use toolcell_engine::scheduler::SchedulerUsage;
 use toolcell_engine::scheduler::batch::PlanError;
 use toolcell_executor::hook::{Hook, Registration};
 use toolcell_journal as journal;
@@ -271,6 +272,11 @@ impl Host {
     pub async fn load_judge(&self, bytes: &[u8], wall: Duration) -> Result<Judge, Refusal> {
         let permit = HookPermit::standing(&Grants::default(), &self.services.protected, wall)?;
         self.sandbox.load_judge(bytes, permit).await
+    }
+
+    /// Places and memory that calls of this host take now.
+    pub fn usage(&self) -> SchedulerUsage {
+        self.services.scheduler.usage()
     }
 
     pub fn catalog(&self) -> &Catalog {

@@ -206,7 +206,7 @@ pub(super) async fn place(
     Err(refusal)
 }
 
-/// Waits for disturbed calls, then for a place: of its caller, a slot, and memory for at most the wall time. A place
+/// Waits for disturbed calls, then for a place: a slot, and memory for at most the wall time. A place
 /// whose turn has passed is given up, because a waiting call must keep none.
 async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<RunPlace, NoPlace> {
     let scheduler = &journey.services.scheduler;
@@ -216,17 +216,18 @@ async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<RunP
         if let Some(turn) = turn {
             turn.come().await;
         }
-        let of_caller = match scheduler.try_caller_place(caller) {
-            Some(of_caller) => of_caller,
+        let slot = match scheduler.try_slot(caller) {
+            Some(slot) => slot,
             None => {
-                if let Some(turn) = turn {
+                // Calls of others pass one whose caller has its part already.
+                if let Some(turn) = turn.filter(|_| !scheduler.is_owed(caller)) {
                     turn.lack_place();
                 }
-                scheduler.caller_place(caller).await?
+                scheduler.slot(caller).await?
             }
         };
         let place = scheduler
-            .place(of_caller, limits.host_bytes(), limits.wall)
+            .place(slot, limits.host_bytes(), limits.wall)
             .await?;
         if turn.is_none_or(QueueTurn::begin) {
             return Ok(place);

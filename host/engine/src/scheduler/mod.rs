@@ -12,6 +12,6 @@ mod shares;
 pub use chains::{CHILD_DEPTH_MAX, CallChains};
 pub use locks::{ChangeLine, NetworkUse, QueueTurn, ResourceClaim, ResourceLocks};
 pub use memory::MemoryBudget;
-pub use queue::{NoPlace, RunPlace, Scheduler};
+pub use queue::{NoPlace, RunPlace, Scheduler, SchedulerUsage};
 pub use quotas::{Quota, QuotaPlace, Quotas};
-pub use shares::{CallerPlace, CallerShares, SharedPlace};
+pub use shares::{CallerShares, SharedPlace, SharedPlaces};
