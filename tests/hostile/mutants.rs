@@ -517,6 +517,16 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["server::http_api::approvals::an_approver_answers_about"],
     ),
     (
+        "metrics_token",
+        &[],
+        &["server::http::deployment::metrics_have_a_token"],
+    ),
+    (
+        "token_file_mode",
+        &[],
+        &["server::http::deployment::a_mounted_secret"],
+    ),
+    (
         "approver_names",
         &[],
         &["unit:http::token::tests::a_person_has_one_role"],

@@ -12,7 +12,7 @@ use toolcell::{Host, Policy, ToolSet, ToolTerms};
 use toolcell_engine::catalog::TOOL_BUDGET;
 use toolcell_server::{
     ApprovalFallback, ApprovalSettings, ExposedTools, HttpLimits, HttpSettings, InterruptFuture,
-    OriginGate, Server, ServerSettings, ServerTools, Tokens, ToolOffer, serve_http,
+    OriginGate, ProxySettings, Server, ServerSettings, ServerTools, Tokens, ToolOffer, serve_http,
 };
 
 use super::{NEW, OLD, Toolcell, fixture, host};
@@ -127,12 +127,21 @@ impl Web {
             .lines()
             .map_while(Result::ok);
         let mut heard = Vec::new();
+        // Where the URLs have another address.
+        let mut listens = None;
         let address = lines.by_ref().find_map(|line| {
             heard.push(line.clone());
-            line.strip_prefix("MCP at http://")?
-                .strip_suffix("/mcp")?
-                .parse()
-                .ok()
+            if let Some(address) = line.strip_prefix("Listening at ") {
+                listens = address.parse().ok();
+            }
+            let url = line.strip_prefix("MCP at ")?;
+            let here = || {
+                url.strip_prefix("http://")?
+                    .strip_suffix("/mcp")?
+                    .parse()
+                    .ok()
+            };
+            listens.or_else(here)
         });
         let address = address.unwrap_or_else(|| panic!("the program ended: {heard:#?}"));
         let token = heard
@@ -186,13 +195,15 @@ impl Web {
             let worker = None;
             let new_tokens = None;
             let settings = HttpSettings {
-                listener,
+                listener: listener.into(),
+                metrics_listener: None,
                 gate,
                 tokens,
                 limits,
                 name,
                 worker,
                 new_tokens,
+                proxy: ProxySettings::default(),
             };
             tokio::spawn(async move { serve_http(&server, settings, interrupted).await });
             address

@@ -1,19 +1,22 @@
 //! The common part of the commands that serve: load the tools once, offer them, follow their changes, and end on a
 //! signal.
 
+mod limits;
 mod named_tool;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use tokio::sync::{Notify, watch};
-use toolcell::{Home, Host, HostBuilder, Limits, LogSettings};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::{oneshot, watch};
+use toolcell::{Home, Host, HostBuilder, LogSettings};
 use toolcell_config::{
-    self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
+    self as config, ConfigLayer, ConfigLayers, ConfigText, GivenServerLimits, InstalledNames,
+    ProjectFiles, TrustStore,
 };
 use toolcell_engine::scheduler::{MemoryBudget, Quotas, ResourceLocks};
 use toolcell_journal::{CallLog, Journal};
@@ -24,7 +27,6 @@ use toolcell_server::{
     OperatorLog, Server, ServerTools, TokenIssuers, ToolOffer,
 };
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
-use toolcell_system::machine::{memory_bytes, share_bytes};
 use tracing::info;
 
 use super::agreed::AgreedComponents;
@@ -103,6 +105,14 @@ pub(crate) struct ServingOptions {
     /// `true` if they need no token.
     #[arg(skip)]
     pub(crate) is_open: bool,
+    /// The limits of the command line, and those of the start.
+    #[arg(skip)]
+    pub(crate) server_limits: GivenServerLimits,
+    #[arg(skip)]
+    pub(crate) started_with: OnceLock<GivenServerLimits>,
+    /// `true` if there are metrics, whatever the files say.
+    #[arg(skip)]
+    pub(crate) measures: bool,
     /// Where calls and refused access are told.
     #[arg(skip)]
     pub(crate) log: Option<Arc<OperatorLog>>,
@@ -126,9 +136,13 @@ const FALLBACKS: [(&str, ApprovalFallback); 2] = [
 pub(crate) struct ReloadableServer {
     pub(crate) server: Arc<Server>,
     pub(crate) state: ServingState,
-    /// Notified to read the configuration again, changed or not.
-    pub(crate) reload: Arc<Notify>,
+    /// Asks to read the configuration again, changed or not.
+    pub(crate) reload: UnboundedSender<ReloadAnswer>,
+    pub(crate) reloads: UnboundedReceiver<ReloadAnswer>,
 }
+
+/// Told once the configuration was read, or could not be.
+pub(crate) type ReloadAnswer = oneshot::Sender<()>;
 
 /// The state that loading the tools of a server takes.
 pub(crate) struct ServingState {
@@ -244,14 +258,19 @@ impl ServingOptions {
         let record = record.map(|file| KeptFile::shut(file, "the records of --record-to"));
         own.files.extend(record.chain(self.kept.iter().cloned()));
         let closed = protected_sources::close(home, &mut settings, &own);
-        let layers = std::mem::take(&mut settings.layers);
+        let mut layers = std::mem::take(&mut settings.layers);
+        layers.telemetry.metrics |= self.measures;
+        let calls_at_once = self
+            .started_with(&layers)
+            .max_calls
+            .filter(|_| self.listens);
         let telemetry = self
             .telemetry
             .get_or_init(|| exporting::start(&layers, &self.options.grants));
         let mut host = hosts::host(home, |host| {
             hosts::configure(host, home, &layers, &settings.limits)
                 .pooled(true)
-                .calls_at_once(HostBuilder::CALLS_AT_ONCE)
+                .calls_at_once(calls_at_once.unwrap_or(HostBuilder::CALLS_AT_ONCE))
                 .callers(self.callers + layers.principals.len())
                 .quotas(self.quotas.clone())
                 .compile_watch(self.compile_watch())
@@ -325,29 +344,6 @@ impl ServingOptions {
             return Err(unusable(why.to_owned()));
         }
         Ok(issuers)
-    }
-
-    /// The command line precedes the lowest of the files, and these a share of the machine's memory. The same size
-    /// keeps the budget, because calls of a replaced configuration still count.
-    fn budget(&self, layers: &ConfigLayers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
-        let said = self.memory_total.or_else(|| layers.memory_total());
-        if let Some(total) = said.filter(|total| *total < limits.host_bytes()) {
-            let message = format!(
-                "all calls together get {total} bytes of memory, and one call may take {}: raise --memory-total, or lower \
-                 --memory or --max-output",
-                limits.host_bytes()
-            );
-            return Err(Refusal::new(ErrorCode::MemoryTotalTooSmall, message));
-        }
-        if self.listens {
-            fits(said, limits)?;
-        }
-        let wanted = MemoryBudget::new(said.unwrap_or_else(share_bytes));
-        let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        match kept.as_ref().filter(|kept| kept.total() == wanted.total()) {
-            Some(same) => Ok(same.clone()),
-            None => Ok(kept.insert(wanted).clone()),
-        }
     }
 
     /// Returns `--config` with the project's file if the tools come from it, because a client starts this program in
@@ -438,8 +434,14 @@ fn watch_folders(named: &[NamedTool], watched: &mut WatchedFiles) -> Vec<PathBuf
 }
 
 impl ReloadableServer {
+    /// The limits that the server started with.
+    pub(crate) fn limits(&self) -> GivenServerLimits {
+        let limits = self.state.serving.started_with.get();
+        limits.cloned().unwrap_or_default()
+    }
+
     /// A state that cannot be used keeps the old offering, with a warning.
-    pub(crate) async fn follow(self) {
+    pub(crate) async fn follow(mut self) {
         let ServingState {
             serving,
             home,
@@ -447,9 +449,10 @@ impl ReloadableServer {
             mut watched,
         } = self.state;
         loop {
-            let changed = tokio::select! {
-                changed = watched.changed() => changed,
-                () = self.reload.notified() => Vec::new(),
+            // Answered when it is dropped.
+            let (changed, _asked) = tokio::select! {
+                changed = watched.changed() => (changed, None),
+                asked = self.reloads.recv() => (Vec::new(), asked),
             };
             let begun = Instant::now();
             let reload = Reload::new(&self.server, &changed, &components);
@@ -495,30 +498,6 @@ impl ReloadableServer {
             }
         }
     }
-}
-
-/// Clients could otherwise get the process killed. `said` is for all calls together; without it, one call must fit.
-fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
-    let memory = memory_bytes();
-    let calls = said.unwrap_or_else(|| limits.host_bytes());
-    let beside = server::beside_calls_bytes(memory);
-    if calls.saturating_add(beside) <= memory {
-        return Ok(());
-    }
-    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-    let (whose, what_to_lower) = match said {
-        Some(_) => ("all calls together get", "--memory-total"),
-        None => ("one call may take", "--memory and --max-output"),
-    };
-    let message = format!(
-        "this process may have {} MiB of memory, {whose} {} MiB, and the server takes up to {} MiB beside them: give it {} \
-         MiB, or lower {what_to_lower}",
-        memory >> 20,
-        mib(calls),
-        mib(beside),
-        mib(calls.saturating_add(beside)),
-    );
-    Err(Refusal::new(ErrorCode::MemoryTooSmall, message))
 }
 
 /// Checks the settings for servers. Does not load the tools that they name.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use toolcell::{Home, ToolSet};
 use toolcell_engine::catalog::Surface;
 use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerTools};
@@ -37,6 +37,17 @@ impl ServingOptions {
     pub(crate) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
         let (start, loaded) = runtime.block_on(ServingState::new(self)?.load());
         start.ready(loaded, runtime)
+    }
+
+    /// Loads the tools as [`Self::server`] does, and counts those that callers are offered.
+    pub(crate) fn counted(self, runtime: &Runtime) -> Result<usize, Stop> {
+        let (_, loaded) = runtime.block_on(ServingState::new(self)?.load());
+        let loaded = loaded?;
+        let surface = loaded.offers.surface();
+        let callable = surface
+            .tools()
+            .filter(|(tool, availability)| surface.is_callable(tool, *availability));
+        Ok(callable.count())
     }
 
     /// As [`Self::server`], but early if a component has to be compiled.
@@ -94,10 +105,12 @@ impl ServingState {
     }
 
     fn served(self, server: Arc<Server>) -> ReloadableServer {
+        let (reload, reloads) = mpsc::unbounded_channel();
         ReloadableServer {
             server,
             state: self,
-            reload: Arc::default(),
+            reload,
+            reloads,
         }
     }
 }

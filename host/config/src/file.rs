@@ -16,6 +16,7 @@ use super::issuer::IssuerSection;
 use super::ownership;
 use super::principal::PrincipalEntry;
 use super::registry::RegistrySection;
+use super::server::ServerSection;
 use super::signers::TrustSection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
@@ -43,6 +44,7 @@ pub struct ConfigFile {
     pub registry: RegistrySection,
     pub results: ResultSection,
     pub retry: RetrySection,
+    pub server: ServerSection,
     pub surface: SurfaceSection,
     pub telemetry: TelemetrySection,
     pub workspace: WorkspaceSection,

@@ -17,6 +17,7 @@ use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, diges
 use super::file::{CacheSection, CompileSection, JournalSection, RuleEntry};
 use super::hooks::{self, hook_digest};
 use super::installed::is_same;
+use super::server::{GivenServerLimits, ServerSection};
 use super::workspace::WorkspaceConfig;
 use super::{
     CompilationSettings, ConfigFile, ConfigText, GivenLimits, InstalledNames, Principal,
@@ -84,6 +85,8 @@ pub struct ConfigLayers {
     pub telemetry: TelemetrySettings,
     /// The issuers whose access tokens a server accepts.
     pub issuers: Vec<TokenIssuer>,
+    /// How `toolcell serve` serves.
+    pub server: GivenServerLimits,
     pub workspace: WorkspaceConfig,
     /// Callers of a server with rules of their own.
     pub principals: Vec<Principal>,
@@ -289,6 +292,15 @@ impl ConfigLayers {
         );
         super::telemetry::read(&mut self.telemetry, source, &file)?;
         super::issuer::read(&mut self.issuers, source, &file)?;
+        if file.server != ServerSection::default() {
+            anyhow::ensure!(
+                !source.is_in_checkout(),
+                "{}: [server] is for your own toolcell.toml or the file of --config, because it limits the calls of all \
+                 callers; remove it here",
+                file.path.display()
+            );
+            self.server = GivenServerLimits::of_file(&file)?.or(&self.server);
+        }
         super::signers::read(&mut self.signers, source, &file)?;
         super::registry::settings(source, &file)?;
         self.keeping = self.keeping.and(super::results::keeping(&file)?);

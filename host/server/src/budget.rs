@@ -166,6 +166,16 @@ impl ByteBudgets {
         }
     }
 
+    /// Bytes that are taken, and all.
+    pub(super) fn usage(&self) -> (u64, u64) {
+        let bytes = |units: usize| (units * UNIT) as u64;
+        let free = self.all.available_permits();
+        (
+            bytes(self.all_units.saturating_sub(free)),
+            bytes(self.all_units),
+        )
+    }
+
     pub(super) fn one(&self) -> ByteBudget {
         ByteBudget {
             own: Arc::new(Semaphore::new(self.own_units)),

@@ -69,8 +69,8 @@ pub use asking::{AnnounceFn, ApprovalFallback};
 pub use budget::beside_calls_bytes;
 pub use exposed_tools::{ExposedTools, ToolOffer};
 pub use http::{
-    DocumentUrl, FetchFn, HttpLimits, HttpSettings, OriginGate, TokenIssuers, Tokens, read_private,
-    serve_http,
+    DocumentUrl, FetchFn, HttpLimits, HttpListener, HttpSettings, OriginGate, Peer, ProxySettings,
+    PublicUrl, TokenIssuers, Tokens, read_private, serve_http,
 };
 pub use log::{LogForm, LogLevel, OperatorLog};
 pub use principals::{NarrowFn, PrincipalTools, Principals};

@@ -160,15 +160,15 @@ impl OperatorLog {
         let status = invocation.status().as_str();
         let code = error.map(|error| short(&error.error_code));
         let caller = invocation.actor_ref.as_deref().unwrap_or("anybody");
-        let ms = invocation
-            .ended_at()
-            .unwrap_or_else(Timestamp::now)
-            .millis_since(invocation.created_at());
+        let ended = invocation.ended_at().unwrap_or_else(Timestamp::now);
+        let micros = ended.since(invocation.created_at()).as_micros();
+        // Most calls take less than one.
+        let ms = f64::from(u32::try_from(micros).unwrap_or(u32::MAX)) / 1_000.0;
         let id = invocation.invocation_id;
         let why = code
             .as_ref()
             .map_or_else(String::new, |code| format!(" ({code})"));
-        let text = format!("call {tool} by {caller}: {status}{why} in {ms} ms [{id}]");
+        let text = format!("call {tool} by {caller}: {status}{why} in {ms:.1} ms [{id}]");
         let mut fields = json!({ "tool": tool, "caller": caller, "status": status, "ms": ms, "id": id.to_string() });
         if let (Some(fields), Some(code)) = (fields.as_object_mut(), code) {
             fields.insert("error_code".to_owned(), code.into());

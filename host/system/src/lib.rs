@@ -12,6 +12,7 @@ pub mod named_file;
 pub mod pool;
 pub mod private;
 pub mod pseudo_files;
+pub mod readers;
 pub mod resolved_path;
 
 use std::future::Future;

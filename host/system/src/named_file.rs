@@ -24,9 +24,13 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Fails as [`open`], and for more than `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_open(&open(path)?, bytes_max)
+}
+
+/// Fails as [`read`], for an open file.
+pub fn read_open(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?
-        .take(bytes_max.saturating_add(1))
+    file.take(bytes_max.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         let message = format!("it is larger than {bytes_max} bytes");
@@ -38,7 +42,15 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 
 /// Fails as [`read`], and for what is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
-    let bytes = read(path, bytes_max)?;
+    text(read(path, bytes_max)?)
+}
+
+/// Fails as [`read_text`], for an open file.
+pub fn read_open_text(file: &File, bytes_max: u64) -> io::Result<String> {
+    text(read_open(file, bytes_max)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }

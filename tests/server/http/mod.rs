@@ -1,6 +1,8 @@
 //! The HTTP transport.
 
 mod answered;
+mod deployment;
+mod draining;
 mod ends;
 mod limits;
 mod manners;

@@ -110,39 +110,48 @@ fn is_told(stream: &mut TcpStream) {
     stream.read_exact(&mut vec![0; length]).unwrap();
 }
 
+/// A request that is answered for as long as its client listens.
+fn endless(web: &Web) -> TcpStream {
+    let arguments = json!({ "count": 10_000, "interval_ms": 100 });
+    let params =
+        json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": 1 } });
+    let mut stream = web.begin_stateless("tools/call", params, json!({}));
+    speaks(&mut stream);
+    stream
+}
+
+/// Waits for the next part of an answer.
+fn speaks(stream: &mut TcpStream) {
+    assert!(stream.read(&mut [0; 64 << 10]).unwrap() > 0);
+}
+
 #[test]
 fn one_connection_too_many_waits_for_its_turn_and_the_others_do_not_notice() {
-    let web = web(|limits| {
-        (limits.connections, limits.head_time, limits.place_time) = (24, PATIENCE, PATIENCE)
-    });
-    let mut there: Vec<TcpStream> = (0..24).map(|_| web.connect()).collect();
-    for stream in &mut there {
-        ping(&web, stream);
-        is_told(stream);
-    }
+    let web = web(|limits| (limits.connections, limits.place_time) = (8, PATIENCE));
+    let mut there: Vec<TcpStream> = (0..8).map(|_| endless(&web)).collect();
     let mut late = web.connect();
     ping(&web, &mut late);
-    for stream in &mut there {
-        ping(&web, stream);
-        is_told(stream);
-    }
+    there.iter_mut().for_each(speaks);
     late.set_nonblocking(true).unwrap();
     assert_eq!(
         late.read(&mut [0]).unwrap_err().kind(),
         ErrorKind::WouldBlock,
-        "more than 24 were served at once"
+        "more than 8 were served at once"
     );
     late.set_nonblocking(false).unwrap();
     drop(there.pop());
     is_told(&mut late);
+    // An idle one is closed for the next, and waits for nobody.
+    let mut next = web.connect();
+    ping(&web, &mut next);
+    is_told(&mut next);
+    assert_eq!(late.read(&mut [0]).unwrap(), 0);
 }
 
 #[test]
 fn a_principal_with_too_many_connections_is_told_after_a_while() {
     let web = web(|limits| (limits.connections, limits.place_time) = (1, SOON));
-    let mut there = web.connect();
-    ping(&web, &mut there);
-    is_told(&mut there);
+    let _there = endless(&web);
     let refused = web.stateless(
         "tools/call",
         json!({ "name": "counter", "arguments": {} }),
@@ -170,7 +179,7 @@ fn who_drips_the_head_is_left_however_busily() {
 
 #[test]
 fn a_connection_that_asks_nothing_more_is_closed() {
-    let web = web(|limits| limits.head_time = SOON);
+    let web = web(|limits| limits.keep_alive = SOON);
     let mut stream = web.connect();
     ask(&web, &mut stream);
     is_answered(&mut stream);

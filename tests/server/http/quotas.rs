@@ -33,9 +33,16 @@ const BERT: &str = "fedcba98765432100";
 
 /// A server with two principals; the token is Anna's at first.
 fn of_two(tools: &[&str], options: &[&str]) -> Web {
+    with_idle(0, tools, options)
+}
+
+/// The same, with so many others that do nothing.
+fn with_idle(others: usize, tools: &[&str], options: &[&str]) -> Web {
     let (_guard, path) = scratch();
     let tokens = path.join("tokens");
-    std::fs::write(&tokens, format!("anna {ANNA}\nbert {BERT}\n")).unwrap();
+    let others = (0..others).map(|n| format!("other{n} a-token-of-another-{n}\n"));
+    let others: String = others.collect();
+    std::fs::write(&tokens, format!("anna {ANNA}\nbert {BERT}\n{others}")).unwrap();
     std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let file = format!("--token-file={}", tokens.display());
     let mut web = Web::with(tools, options.iter().copied().chain([file.as_str()]));
@@ -61,7 +68,9 @@ fn speaks(mut stream: &TcpStream) -> bool {
 
 #[test]
 fn all_the_places_of_one_principal_leave_some_for_another() {
-    let mut web = of_two(&["probe#progress", "probe#invocation"], &["--timeout=2m"]);
+    // So small that memory does not limit their number.
+    let options = ["--timeout=2m", "--memory=32MiB", "--max-output=1MiB"];
+    let mut web = of_two(&["probe#progress", "probe#invocation"], &options);
     let call = || {
         let arguments = json!({ "count": 10_000, "interval_ms": 100 });
         let params =
@@ -70,10 +79,10 @@ fn all_the_places_of_one_principal_leave_some_for_another() {
     };
     // More calls than places.
     let running: Vec<TcpStream> = (0..80).map(|_| call()).collect();
-    // Her running calls report progress, and are no more than her share.
+    // Her running calls report progress: they have her half of the places, and borrow most of the other half.
     let mut silent: Vec<&TcpStream> = running.iter().collect();
     let began = Instant::now();
-    while silent.len() > 48 {
+    while silent.len() > 24 {
         assert!(
             began.elapsed() < SOON * 4,
             "{} of hers run",
@@ -85,6 +94,84 @@ fn all_the_places_of_one_principal_leave_some_for_another() {
     let began = Instant::now();
     works(&web);
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_busy_principal_borrows_the_places_of_nine_that_are_idle() {
+    let options = [
+        "--timeout=2m",
+        "--max-calls=32",
+        "--memory=32MiB",
+        "--max-output=1MiB",
+    ];
+    let mut web = with_idle(8, &["probe#progress", "probe#invocation"], &options);
+    let arguments = json!({ "count": 10_000, "interval_ms": 100 });
+    let params =
+        json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": 1 } });
+    let running: Vec<TcpStream> = (0..40)
+        .map(|_| web.begin_stateless("tools/call", params.clone(), json!({})))
+        .collect();
+    // Three places are hers, and four of all are not lent.
+    let mut silent: Vec<&TcpStream> = running.iter().collect();
+    let began = Instant::now();
+    while silent.len() > 12 {
+        assert!(
+            began.elapsed() < SOON * 4,
+            "{} of hers run",
+            40 - silent.len()
+        );
+        silent.retain(|stream| !speaks(stream));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    silent.retain(|stream| !speaks(stream));
+    assert_eq!(silent.len(), 12, "the reserve was lent");
+    web.token = BERT.to_owned();
+    let began = Instant::now();
+    works(&web);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+/// A connection that has had an answer, and is kept.
+fn rested(web: &Web) -> TcpStream {
+    let headers: String = web
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let mut stream = web.connect();
+    let request = format!("GET /v1/tools/none HTTP/1.1\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut bytes = [0; 4 << 10];
+    let read = stream.read(&mut bytes).unwrap();
+    let answer = String::from_utf8_lossy(&bytes[..read]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    stream
+}
+
+#[test]
+fn idle_connections_make_room_for_requests() {
+    let mut web = of_two(&["probe#invocation"], &["--max-connections=8"]);
+    let began = Instant::now();
+    // Each beyond the seventh takes the place of the longest idle one.
+    let idle: Vec<TcpStream> = (0..40).map(|_| rested(&web)).collect();
+    works(&web);
+    web.token = BERT.to_owned();
+    works(&web);
+    let his: Vec<TcpStream> = (0..4).map(|_| rested(&web)).collect();
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    // The kept ones are Bert's four, and no more of hers than there is room for.
+    std::thread::sleep(Duration::from_millis(300));
+    let is_open = |stream: &&TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        stream.peek(&mut [0]).is_err()
+    };
+    assert_eq!(his.iter().filter(is_open).count(), 4);
+    let hers = idle.iter().filter(is_open).count();
+    assert!(hers <= 4, "{hers} of hers are open");
 }
 
 #[test]

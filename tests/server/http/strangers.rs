@@ -40,8 +40,6 @@ fn another_host_or_origin_is_refused_on_every_route_and_nothing_runs() {
         "GET /mcp",
         "DELETE /mcp",
         "OPTIONS /mcp",
-        "GET /healthz",
-        "GET /readyz",
         "GET /",
     ] {
         for (header, value) in [

@@ -61,17 +61,22 @@ impl Doctor {
                 &home,
             )?);
         }
-        let is_fault =
-            |check: &Check| check.state == PartState::Missing && !check.subject.starts_with("the ");
-        let exit = Exit::of(!checks.iter().any(is_fault));
-        let text = if self.json {
-            let text = serde_json::to_string_pretty(&json!({ "checks": checks }))?;
-            format!("{}\n", show::json_for_terminals(&text))
-        } else {
-            checks.iter().map(line).collect()
-        };
-        show::print(text).map(|_| exit)
+        report(&checks, self.json)
     }
+}
+
+/// Prints the checks; fails if one has a fault.
+pub(super) fn report(checks: &[Check], as_json: bool) -> anyhow::Result<Exit> {
+    let is_fault =
+        |check: &Check| check.state == PartState::Missing && !check.subject.starts_with("the ");
+    let exit = Exit::of(!checks.iter().any(is_fault));
+    let text = if as_json {
+        let text = serde_json::to_string_pretty(&json!({ "checks": checks }))?;
+        format!("{}\n", show::json_for_terminals(&text))
+    } else {
+        checks.iter().map(line).collect()
+    };
+    show::print(text).map(|_| exit)
 }
 
 fn line(check: &Check) -> String {
@@ -86,7 +91,7 @@ fn line(check: &Check) -> String {
     format!("{state:<8} {}: {detail}\n{fix}", check.subject)
 }
 
-fn writable(home: &Home) -> Check {
+pub(super) fn writable(home: &Home) -> Check {
     let folder = home.folder();
     // The folder is created when it is needed, so this checks whether it could be.
     let nearest = folder
@@ -125,7 +130,7 @@ fn cache(home: &Home) -> Check {
     }
 }
 
-fn journal(home: &Home) -> Check {
+pub(super) fn journal(home: &Home) -> Check {
     match configured_journal(home) {
         Ok(settings) => {
             let kept = match settings.keep {

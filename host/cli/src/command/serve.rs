@@ -1,21 +1,28 @@
+mod checking;
+mod listening;
+mod options;
+mod signals;
+
+use std::fmt;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::runtime::Runtime;
 use anyhow::Context;
 use clap::Args;
-use tokio::net::{TcpListener, TcpSocket};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::unbounded_channel;
 use toolcell_policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
 use toolcell_server::{
-    HttpLimits, HttpSettings, LogForm, LogLevel, OperatorLog, OriginGate, Tokens, read_private,
-    serve_http,
+    HttpListener, HttpSettings, LogForm, LogLevel, OperatorLog, OriginGate, ProxySettings,
+    PublicUrl, Tokens, read_private, serve_http,
 };
+
+use listening::{ListenPlace, PassedSocket, SocketFile, listen_at, listen_in};
+use options::{DeploymentOptions, LimitOptions, http_limits};
 
 use super::exit::{BadRequest, Exit};
 use super::options::one_of;
@@ -31,14 +38,16 @@ use super::starting::Ready;
 pub(super) struct Serve {
     #[command(flatten)]
     serving: ServingOptions,
-    /// Address to listen on; port 0 picks a free port
+    /// Address to listen on, or unix:PATH for a socket in the file system; port 0 picks a free port. A socket that systemd
+    /// passes takes its place
     #[arg(
         long,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:4780",
+        value_parser = ListenPlace::parse,
         help_heading = "HTTP"
     )]
-    listen: SocketAddr,
+    listen: ListenPlace,
     /// Read tokens from FILE, one `NAME TOKEN` or `TOKEN` per line, instead of generating one
     #[arg(
         long,
@@ -86,24 +95,33 @@ pub(super) struct Serve {
         help_heading = "Log"
     )]
     log_level: LogLevel,
+    #[command(flatten)]
+    limits: LimitOptions,
+    #[command(flatten)]
+    deployment: DeploymentOptions,
 }
 
 /// Tokens are read again at each SIGHUP.
 struct TokenSource {
     /// The callers of the start, where no file names them.
     callers: Tokens,
-    files: [Option<PathBuf>; 2],
+    /// Of callers, approvers and metrics.
+    files: [Option<PathBuf>; 3],
 }
 
 impl Serve {
     pub(super) fn run(mut self) -> anyhow::Result<Exit> {
-        let (source, generated) = self.tokens()?;
+        // First, because it changes the environment.
+        let passed = PassedSocket::take()?;
+        self.prepare();
+        if self.deployment.check {
+            return self.check(passed);
+        }
+        let place = self.place(passed.as_ref())?;
+        let (source, generated) = self.tokens(&place)?;
         let tokens = source.read()?;
         let worker = self.worker()?;
         self.serving.callers = tokens.principals().len() + usize::from(worker.is_some());
-        self.serving.listens = true;
-        self.serving.is_open = self.no_token;
-        self.serving.kept = self.kept();
         let runtime = Runtime::on_all_processors()?;
         self.serving.log = Some(self.log()?);
         // From now on: without a listener, the signal ends the process.
@@ -115,48 +133,81 @@ impl Serve {
             Ready::Refused(exit) => return Ok(exit),
         };
         let server = served.server.clone();
+        let limits = http_limits(&served.limits());
         let (renew, new_tokens) = unbounded_channel();
-        runtime.spawn(read_again(
+        runtime.spawn(signals::read_again(
             hangups,
             source,
             renew,
-            Arc::clone(&served.reload),
+            served.reload.clone(),
         ));
         runtime.spawn(served.follow());
         let done = runtime.block_on(async {
-            let listener = listen(self.listen);
-            let listener = listener.map_err(|error| {
-                BadRequest(format!("cannot listen at {}: {error}", self.listen))
-            })?;
-            let address = listener.local_addr().context("cannot find the address")?;
-            let gate = OriginGate::new(address.port(), &self.allow_host, &self.allow_origin);
-            let interrupted = serving::interrupted();
-            let mut err = std::io::stderr();
-            if let Some(token) = generated {
-                let _ = writeln!(err, "Authorization: Bearer {token}");
-            }
-            if worker.is_some() {
-                let _ = writeln!(err, "Arcade worker at http://{address}/worker");
-            }
-            // MCP last, because that line says that the server is ready.
-            let _ = writeln!(err, "API at http://{address}/v1/openapi.json");
-            let _ = writeln!(err, "MCP at http://{address}/mcp");
-            let name = self.allow_host.first().map(named);
-            let limits = HttpLimits::default();
-            let new_tokens = Some(new_tokens);
+            let (listener, _file) = match passed {
+                Some(passed) => (passed.listen().context("cannot use the socket")?, None),
+                None => listen(&self.listen, self.deployment.listen_mode)?,
+            };
+            let metrics_listener = self.deployment.listen_for_metrics()?;
+            let address = listener.address()?;
+            let port = address.map_or(0, |address| address.port());
+            let gate = OriginGate::new(port, &self.allow_host, &self.allow_origin);
+            let interrupted = signals::interrupted();
+            let base = self.deployment.base(address);
+            let measured = match &metrics_listener {
+                Some(listener) => Some(listener.local_addr().context("cannot find the address")?),
+                None => None,
+            };
+            let here = address.map_or_else(|| place.to_string(), |address| address.to_string());
+            greet([
+                generated.map(|token| format!("Authorization: Bearer {token}")),
+                (!base.ends_with(&here)).then(|| format!("Listening at {here}")),
+                measured.map(|address| format!("Metrics at http://{address}/metrics")),
+                worker
+                    .is_some()
+                    .then(|| format!("Arcade worker at {base}/worker")),
+                Some(format!("API at {base}/v1/openapi.json")),
+                // Last, because this line says that the server is ready.
+                Some(format!("MCP at {base}/mcp")),
+            ]);
+            signals::tell(&[NotifyState::Ready]);
             let settings = HttpSettings {
                 listener,
+                metrics_listener,
                 gate,
                 tokens,
                 limits,
-                name,
+                name: self.allow_host.first().map(named),
                 worker,
-                new_tokens,
+                new_tokens: Some(new_tokens),
+                proxy: ProxySettings {
+                    public_url: self.deployment.public_url,
+                    trusted: self.deployment.trusted_proxy,
+                },
             };
             serve_http(&server, settings, interrupted).await
         });
         serving::finish(runtime, server);
         done.map(|()| Exit::Succeeded)
+    }
+
+    fn prepare(&mut self) {
+        self.serving.listens = true;
+        self.serving.is_open = self.no_token;
+        self.serving.kept = self.kept();
+        self.serving.server_limits = self.limits.given();
+        self.serving.measures = self.deployment.measures();
+        let public = self.deployment.public_url.as_ref();
+        // Last, because URLs have the first one.
+        self.allow_host
+            .extend(public.and_then(PublicUrl::authority));
+    }
+
+    /// Where this server listens.
+    fn place(&self, passed: Option<&PassedSocket>) -> anyhow::Result<ListenPlace> {
+        match passed {
+            Some(passed) => passed.place().context("cannot find the address"),
+            None => Ok(self.listen.clone()),
+        }
     }
 
     /// The files that hold authority over this server.
@@ -166,6 +217,10 @@ impl Serve {
             (
                 &self.approver_token_file,
                 "the tokens of --approver-token-file",
+            ),
+            (
+                &self.deployment.metrics_token_file,
+                "the tokens of --metrics-token-file",
             ),
             (
                 &self.arcade_secret_file,
@@ -215,12 +270,17 @@ impl Serve {
         Ok(log)
     }
 
-    fn tokens(&self) -> anyhow::Result<(TokenSource, Option<String>)> {
-        if !self.listen.ip().is_loopback() {
+    fn tokens(&self, place: &ListenPlace) -> anyhow::Result<(TokenSource, Option<String>)> {
+        let mode = self.deployment.listen_mode;
+        let is_here = match place {
+            ListenPlace::Address(address) => address.ip().is_loopback(),
+            ListenPlace::File(_) => mode & 0o077 == 0 || !self.no_token,
+        };
+        if !is_here {
             if self.no_token {
-                return Err(
-                    BadRequest("--no-token is for loopback addresses only".to_owned()).into(),
-                );
+                let why =
+                    "--no-token is for loopback addresses, and for a socket of mode 600, only";
+                return Err(BadRequest(why.to_owned()).into());
             }
             if self.allow_host.is_empty() {
                 let why = "others reach this server by a name: say which with --allow-host=NAME";
@@ -234,7 +294,11 @@ impl Serve {
         Ok((
             TokenSource {
                 callers,
-                files: [self.token_file.clone(), self.approver_token_file.clone()],
+                files: [
+                    self.token_file.clone(),
+                    self.approver_token_file.clone(),
+                    self.deployment.metrics_token_file.clone(),
+                ],
             },
             generated,
         ))
@@ -243,55 +307,46 @@ impl Serve {
 
 impl TokenSource {
     fn read(&self) -> anyhow::Result<Tokens> {
-        let [callers, approvers] = &self.files;
-        let tokens = match callers {
-            Some(file) => Tokens::read(file).map_err(BadRequest::from_error)?,
+        let [callers, approvers, measurers] = &self.files;
+        let read = |file: &PathBuf| Tokens::read(file).map_err(BadRequest::from_error);
+        let mut tokens = match callers {
+            Some(file) => read(file)?,
             None => self.callers.clone(),
         };
-        let Some(file) = approvers else {
-            return Ok(tokens);
-        };
-        let approvers = Tokens::read(file).map_err(BadRequest::from_error)?;
-        Ok(tokens
-            .with_approvers(approvers)
-            .map_err(BadRequest::from_error)?)
-    }
-}
-
-/// Unreadable files change nothing.
-async fn read_again(
-    mut hangups: Signal,
-    source: TokenSource,
-    renew: UnboundedSender<Tokens>,
-    reload: Arc<Notify>,
-) {
-    while hangups.recv().await.is_some() {
-        match source.read() {
-            Ok(tokens) => {
-                let _ = renew.send(tokens);
-                show::say("SIGHUP: the tokens were read again");
-            }
-            Err(error) => show::say(&format!(
-                "warning: the tokens cannot be read again, and stay as they were: {error:#}"
-            )),
+        if let Some(file) = approvers {
+            let added = tokens.with_approvers(read(file)?);
+            tokens = added.map_err(BadRequest::from_error)?;
         }
-        reload.notify_one();
+        if let Some(file) = measurers {
+            let added = tokens.with_measurers(read(file)?);
+            tokens = added.map_err(BadRequest::from_error)?;
+        }
+        Ok(tokens)
     }
 }
 
-/// A burst of more is accepted seconds later.
-const BACKLOG: u32 = 1_024;
+fn greet(lines: [Option<String>; 6]) {
+    let mut err = std::io::stderr();
+    for line in lines.into_iter().flatten() {
+        let _ = writeln!(err, "{line}");
+    }
+}
 
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    }?;
-    // A server that follows another one takes its port at once.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+/// The file exists as long as what is returned with the listener.
+fn listen(place: &ListenPlace, mode: u32) -> anyhow::Result<(HttpListener, Option<SocketFile>)> {
+    let listening = match place {
+        ListenPlace::Address(address) => {
+            listen_at(*address).map(|listener| (HttpListener::Tcp(listener), None))
+        }
+        ListenPlace::File(path) => {
+            listen_in(path, mode).map(|(listener, file)| (HttpListener::Unix(listener), Some(file)))
+        }
+    };
+    listening.map_err(|error| cannot_listen(place, &error).into())
+}
+
+pub(super) fn cannot_listen(place: &impl fmt::Display, error: &std::io::Error) -> BadRequest {
+    BadRequest(format!("cannot listen at {place}: {error}"))
 }
 
 fn named(authority: &Authority) -> String {

@@ -1,19 +1,19 @@
 //! Admission of connections. All are accepted at once, and a silent one takes no place; of too many, the longest silent
 //! one is closed. Strangers, which have not authenticated, take none of the principals' places, and one that has used
-//! its time is evicted for the next. Each principal has a share; a connection beyond it waits where nothing evicts it,
-//! so that it gets an answer.
+//! its time is evicted for the next. Each principal has its part, and borrows what others leave; a connection beyond
+//! that waits where nothing evicts it, so that it gets an answer, and the longest idle one is closed for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolcell_engine::scheduler::CallerShares;
-use toolcell_system::pool::share;
+use toolcell_engine::scheduler::{SharedPlace, SharedPlaces};
 
 use super::HttpLimits;
 
@@ -22,6 +22,8 @@ const CROWDED: Duration = Duration::from_millis(100);
 /// Accepted connections without a place, and their part of the files that this process may open.
 const ARRIVED_MAX: usize = 1_024;
 const ARRIVED_FILES: u64 = 4;
+/// The end of a server looks so often for connections that are left.
+const END_STEP: Duration = Duration::from_millis(10);
 
 pub(super) struct Connections {
     /// `true` if the connection has said something.
@@ -34,11 +36,29 @@ pub(super) struct Connections {
     strangers_max: usize,
     /// Notified when a stranger frees its place.
     room: Notify,
-    known: Arc<Semaphore>,
-    shares: CallerShares,
+    known: SharedPlaces,
+    /// Authenticated connections without a request, and whose they are.
+    idle: Mutex<Crowd<Arc<str>>>,
     /// Authenticated connections wait here for one of `known` or are told that there is none.
-    waiting: CallerShares,
+    waiting: SharedPlaces,
     wait: Duration,
+    counts: ConnectionCounts,
+}
+
+/// Since the start, for metrics.
+#[derive(Default)]
+struct ConnectionCounts {
+    arrivals_evicted: AtomicU64,
+    strangers_evicted: AtomicU64,
+    idle_evicted: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// For metrics: connections now, by what they are, and how many were closed or refused since the start.
+pub(super) struct ConnectionStates {
+    pub(super) open: [(&'static str, usize); 5],
+    pub(super) evicted: [(&'static str, u64); 3],
+    pub(super) refused: u64,
 }
 
 struct Crowd<T> {
@@ -55,11 +75,15 @@ impl<T> Crowd<T> {
     }
 
     fn add(&mut self, known: T) -> (u64, CancellationToken) {
-        let id = self.next;
         let leave = CancellationToken::new();
+        (self.join(known, leave.clone()), leave)
+    }
+
+    fn join(&mut self, known: T, leave: CancellationToken) -> u64 {
+        let id = self.next;
         self.next += 1;
-        self.there.insert(id, (known, leave.clone()));
-        (id, leave)
+        self.there.insert(id, (known, leave));
+        id
     }
 
     /// `false` if none `may_leave`.
@@ -83,17 +107,17 @@ pub(super) struct ClientConnection {
     id: u64,
     leave: CancellationToken,
     /// Set once the client has authenticated.
-    known: Mutex<Option<(Arc<str>, [OwnedSemaphorePermit; 2])>>,
+    known: Mutex<Option<(Arc<str>, SharedPlace)>>,
     /// The place among those that wait.
-    waits: Mutex<Option<OwnedSemaphorePermit>>,
+    waits: Mutex<Option<SharedPlace>>,
+    /// The place among those that are idle.
+    rests: Mutex<Option<u64>>,
 }
 
 pub(super) struct PlacesTaken;
 
 impl Connections {
     pub(super) fn new(limits: &HttpLimits, principals: usize) -> Arc<Self> {
-        let all = limits.connections as usize;
-        let waiting = limits.waiting as usize;
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ARRIVED_FILES;
         Arc::new(Self {
             arrivals: Crowd::new(),
@@ -104,10 +128,11 @@ impl Connections {
             strangers: Crowd::new(),
             strangers_max: (limits.strangers as usize).max(1),
             room: Notify::new(),
-            known: Arc::new(Semaphore::new(all)),
-            shares: CallerShares::new(share(all, principals)),
-            waiting: CallerShares::new(share(waiting, principals)),
+            known: SharedPlaces::new(limits.connections as usize, principals),
+            idle: Crowd::new(),
+            waiting: SharedPlaces::new(limits.waiting as usize, principals),
             wait: limits.place_time,
+            counts: ConnectionCounts::default(),
         })
     }
 
@@ -116,7 +141,8 @@ impl Connections {
         let mut arrivals = self.arrivals.lock();
         if arrivals.there.len() >= self.arrived_max {
             // The one that has been silent for longest, or else the oldest.
-            _ = arrivals.evict(|has_spoken| !has_spoken) || arrivals.evict(|_| true);
+            let is_gone = arrivals.evict(|has_spoken| !has_spoken) || arrivals.evict(|_| true);
+            count(&self.counts.arrivals_evicted, is_gone);
         }
         let (id, leave) = arrivals.add(false);
         UnplacedConnection {
@@ -143,9 +169,10 @@ impl Connections {
             };
             {
                 let mut strangers = self.strangers.lock();
-                if strangers.there.len() < self.strangers_max
-                    || strangers.evict(|since| since.elapsed() >= time)
-                {
+                let is_full = strangers.there.len() >= self.strangers_max;
+                let is_gone = is_full && strangers.evict(|since| since.elapsed() >= time);
+                count(&self.counts.strangers_evicted, is_gone);
+                if is_gone || !is_full {
                     let (id, leave) = strangers.add(Instant::now());
                     return ClientConnection {
                         connections: Arc::clone(self),
@@ -153,6 +180,7 @@ impl Connections {
                         leave,
                         known: Mutex::default(),
                         waits: Mutex::default(),
+                        rests: Mutex::default(),
                     };
                 }
             }
@@ -162,8 +190,38 @@ impl Connections {
     }
 
     /// Waits until no authenticated connection is left.
-    pub(super) async fn end(&self, limits: &HttpLimits) {
-        let _ = self.known.acquire_many(limits.connections).await;
+    pub(super) async fn end(&self) {
+        while self.known.taken() > 0 {
+            tokio::time::sleep(END_STEP).await;
+        }
+    }
+
+    /// Closes the longest idle connection of `principal`, or of one that borrows.
+    fn evict_idle(&self, principal: &str) {
+        let may_leave = |whose: &Arc<str>| **whose == *principal || self.known.borrows(whose);
+        let is_gone = self.idle.lock().evict(may_leave);
+        count(&self.counts.idle_evicted, is_gone);
+    }
+
+    pub(super) fn states(&self) -> ConnectionStates {
+        let Self { counts, known, .. } = self;
+        let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let idle = self.idle.lock().there.len();
+        ConnectionStates {
+            open: [
+                ("arrived", self.arrivals.lock().there.len()),
+                ("unauthenticated", self.strangers.lock().there.len()),
+                ("waiting", self.waiting.taken()),
+                ("busy", known.taken().saturating_sub(idle)),
+                ("idle", idle),
+            ],
+            evicted: [
+                ("arrived", number(&counts.arrivals_evicted)),
+                ("unauthenticated", number(&counts.strangers_evicted)),
+                ("idle", number(&counts.idle_evicted)),
+            ],
+            refused: number(&counts.refused),
+        }
     }
 }
 
@@ -202,36 +260,53 @@ impl ClientConnection {
             return Ok(());
         }
         let Connections {
-            shares,
-            waiting,
             known: all,
+            waiting,
             wait,
+            counts,
             ..
         } = &*self.connections;
-        let waits = waiting.try_take(principal);
+        let waits = waiting.try_take(Some(principal));
         let has_room = waits.is_some();
         *self.waits.lock() = waits;
         self.is_no_stranger();
-        let all = Arc::clone(all);
-        let places = async {
-            Some([
-                shares.take(principal).await?,
-                all.acquire_owned().await.ok()?,
-            ])
+        let place = match all.try_take(Some(principal)) {
+            Some(place) => Some(place),
+            None => {
+                self.connections.evict_idle(principal);
+                let wait = if has_room { *wait } else { Duration::ZERO };
+                let place = tokio::time::timeout(wait, all.take(Some(principal))).await;
+                place.ok().flatten()
+            }
         };
-        let wait = if has_room { *wait } else { Duration::ZERO };
-        let places = tokio::time::timeout(wait, places)
-            .await
-            .ok()
-            .flatten()
-            .ok_or(PlacesTaken)?;
-        *known() = Some((Arc::clone(principal), places));
+        count(&counts.refused, place.is_none());
+        *known() = Some((Arc::clone(principal), place.ok_or(PlacesTaken)?));
         self.waits.lock().take();
         Ok(())
     }
 
+    /// A request begins.
+    pub(super) fn works(&self) {
+        let id = self.rests.lock().take();
+        if let Some(id) = id {
+            self.connections.idle.lock().there.remove(&id);
+        }
+    }
+
+    /// Its last request has ended: it may be closed for another one.
+    pub(super) fn rests(&self) {
+        let principal = self.known.lock().as_ref().map(|(name, _)| Arc::clone(name));
+        if let Some(principal) = principal {
+            let mut idle = self.connections.idle.lock();
+            let id = idle.join(principal, self.leave.clone());
+            drop(idle);
+            *self.rests.lock() = Some(id);
+        }
+    }
+
     /// Gives the principal's place back: only the connection's end is left.
     pub(super) fn is_over(&self) {
+        self.works();
         self.known.lock().take();
         self.is_no_stranger();
     }
@@ -250,8 +325,13 @@ impl ClientConnection {
     }
 }
 
+fn count(counter: &AtomicU64, happened: bool) {
+    counter.fetch_add(u64::from(happened), Ordering::Relaxed);
+}
+
 impl Drop for ClientConnection {
     fn drop(&mut self) {
+        self.works();
         self.is_no_stranger();
     }
 }

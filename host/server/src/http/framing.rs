@@ -6,19 +6,25 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{HEAD_BYTES_MAX, HEADERS_MAX};
 
 /// Hyper accepts no longer lines of a chunked body.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// Scans incoming bytes for the framing of requests.
+/// Scans incoming bytes for the framing of requests. Fails to read a head that takes longer than its time, which hyper
+/// would count from the end of the request before.
 pub(super) struct FramedStream<S> {
     stream: S,
     requests: FramingScanner,
+    head_time: Duration,
+    /// `Some` while a head has arrived in part.
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 /// Number of requests so far that give their body length once, or not at all.
@@ -32,7 +38,7 @@ impl SoundRequests {
 }
 
 impl<S> FramedStream<S> {
-    pub(super) fn new(stream: S) -> (Self, SoundRequests) {
+    pub(super) fn new(stream: S, head_time: Duration) -> (Self, SoundRequests) {
         let sound = SoundRequests::default();
         (
             Self {
@@ -42,6 +48,8 @@ impl<S> FramedStream<S> {
                     kept: Vec::new(),
                     sound: sound.clone(),
                 },
+                head_time,
+                deadline: None,
             },
             sound,
         )
@@ -53,7 +61,12 @@ impl<S> FramedStream<S> {
 
     /// The head of a request has arrived in part.
     pub(super) fn is_amid_head(&self) -> bool {
-        self.requests.at == ScanPosition::Head && !self.requests.kept.is_empty()
+        self.awaits_head() && !self.requests.kept.is_empty()
+    }
+
+    /// The next byte belongs to the head of a request.
+    pub(super) fn awaits_head(&self) -> bool {
+        self.requests.at == ScanPosition::Head
     }
 }
 
@@ -206,10 +219,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for FramedStream<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.requests
-            .see(buf.filled().get(before..).unwrap_or_default());
-        Poll::Ready(Ok(()))
+        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) {
+            let bytes = buf.filled().get(before..).unwrap_or_default();
+            self.requests.see(bytes);
+            if !self.is_amid_head() {
+                self.deadline = None;
+            } else if self.deadline.is_none() {
+                let deadline = Instant::now() + self.head_time;
+                self.deadline = Some(Box::pin(sleep_until(deadline)));
+            }
+            return Poll::Ready(read);
+        }
+        match &mut self.deadline {
+            Some(deadline) => deadline
+                .as_mut()
+                .poll(cx)
+                .map(|()| Err(io::ErrorKind::TimedOut.into())),
+            None => Poll::Pending,
+        }
     }
 }
 
@@ -246,10 +273,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FramedStream<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{FramedStream, ScanPosition, SoundRequests};
 
     fn read(text: &str, piece: usize) -> (u64, ScanPosition) {
-        let (mut framed, sound): (_, SoundRequests) = FramedStream::new(());
+        let (mut framed, sound): (_, SoundRequests) = FramedStream::new((), Duration::MAX);
         text.as_bytes()
             .chunks(piece)
             .for_each(|bytes| framed.requests.see(bytes));

@@ -43,12 +43,34 @@ impl OriginGate {
         {
             return Err(refused("this server does not answer to that Host"));
         }
-        let foreign =
-            |origin: &HeaderValue| !origin.to_str().is_ok_and(|origin| self.is_origin(origin));
-        if headers.get_all(ORIGIN).iter().any(foreign) {
+        if !self.is_own_page(headers) {
             return Err(refused("this server does not answer to that Origin"));
         }
         Ok(())
+    }
+
+    /// No web page of another origin sent the request.
+    pub(super) fn is_own_page(&self, headers: &HeaderMap) -> bool {
+        let known =
+            |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| self.is_origin(origin));
+        headers.get_all(ORIGIN).iter().all(known)
+    }
+
+    /// The request names an IP address, which no page can point elsewhere, or an allowed host, with any port.
+    pub(super) fn is_address(&self, headers: &HeaderMap) -> bool {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return false;
+        };
+        let host = host
+            .to_str()
+            .ok()
+            .and_then(|host| Authority::parse(host).ok());
+        host.is_some_and(|Authority { host, .. }| {
+            matches!(host, HostName::Address(_))
+                || is_loopback(&host)
+                || self.hosts.iter().any(|known| known.host == host)
+        })
     }
 
     fn is_host(&self, authority: &Authority) -> bool {

@@ -7,9 +7,13 @@ mod ends;
 mod framing;
 mod gate;
 mod limits;
+mod listener;
+mod metrics;
 mod pages;
 mod principals;
 mod problem;
+mod process;
+mod proxy;
 mod route;
 mod sessions;
 mod sign_in;
@@ -25,8 +29,9 @@ use framing::FramedStream;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use route::{ConnectionState, Routes};
-use tokio::net::{TcpListener, TcpStream};
+use listener::ClientStream;
+use route::{ConnectionState, Routes, ServerStates};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use toolcell_policy::network::Authority;
@@ -37,7 +42,9 @@ use super::{InterruptFuture, ServeFuture, Server};
 
 pub use gate::OriginGate;
 pub use limits::HttpLimits;
+pub use listener::{HttpListener, Peer};
 pub(crate) use problem::{Problem, told};
+pub use proxy::{ProxySettings, PublicUrl};
 pub use sign_in::{DocumentUrl, FetchFn, TokenIssuers};
 pub use token::{Tokens, read_private};
 
@@ -47,7 +54,9 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 pub struct HttpSettings {
-    pub listener: TcpListener,
+    pub listener: HttpListener,
+    /// Answers at `/metrics` instead, and to probes; whoever connects can read them, unless [`Tokens`] have one for metrics.
+    pub metrics_listener: Option<TcpListener>,
     pub gate: OriginGate,
     pub tokens: Tokens,
     pub limits: HttpLimits,
@@ -58,9 +67,11 @@ pub struct HttpSettings {
     /// A principal in old and new tokens keeps its sessions and its calls; the other sessions end. `None` if tokens
     /// never change.
     pub new_tokens: Option<UnboundedReceiver<Tokens>>,
+    pub proxy: ProxySettings,
 }
 
-/// Serves until `interrupted`; then running calls have [`HttpLimits::drain_time`] before they are canceled.
+/// Serves until `interrupted`; after [`HttpLimits::drain_delay`], running calls have [`HttpLimits::drain_time`] before
+/// they are canceled.
 pub fn serve_http<'a>(
     server: &'a Arc<Server>,
     settings: HttpSettings,
@@ -76,37 +87,51 @@ async fn accept(
 ) -> anyhow::Result<()> {
     let HttpSettings {
         listener,
+        metrics_listener,
         gate,
         tokens,
         limits,
         name,
         worker,
         new_tokens,
+        proxy,
     } = settings;
     // Registered before the first request is accepted, because no tool may call its own server.
-    let address = listener.local_addr().context("cannot find the address")?;
-    let _listening = ListenGuard::at(address);
-    let drain = CancellationToken::new();
-    let close = CancellationToken::new();
+    let address = listener.address()?;
+    let metrics_address = match &metrics_listener {
+        Some(listener) => Some(listener.local_addr().context("cannot find the address")?),
+        None => None,
+    };
+    let own = address.into_iter().chain(metrics_address);
+    let _listening: Vec<ListenGuard> = own.map(ListenGuard::at).collect();
+    let states = ServerStates::default();
+    let ended = states.clone();
     let principals = tokens.principals().len()
         + server.offering().principals.len()
         + tokens.approvers().len()
         + usize::from(worker.is_some());
     let connections = Connections::new(&limits, principals);
-    let resource = resource_base(name.as_deref(), address);
-    let base = format!("http://{}", name.unwrap_or_else(|| address.to_string()));
+    let resource = match &proxy.public_url {
+        Some(url) => url.to_string(),
+        None => resource_base(name.as_deref(), address),
+    };
+    let host = name.or_else(|| address.map(|address| address.to_string()));
+    let base = match &proxy.public_url {
+        Some(url) => url.to_string(),
+        None => format!("http://{}", host.as_deref().unwrap_or("localhost")),
+    };
     let routes = Arc::new(Routes::new(
         server,
-        gate,
+        (gate, proxy, metrics_listener.is_some()),
         (base, resource, worker),
         tokens,
-        &limits,
-        (drain.clone(), close.clone()),
+        (&limits, Arc::clone(&connections)),
+        states,
     ));
     let accepting = async {
         loop {
             let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+                Ok(stream) => stream,
                 // The client disconnected, or too many files are open: neither may end the server.
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -115,75 +140,99 @@ async fn accept(
             };
             let routes = Arc::clone(&routes);
             let limits = limits.clone();
-            let drain = drain.clone();
+            let drain = ended.drain.clone();
             // Waits for nothing: a client that is slow must not keep others from being accepted.
             tokio::spawn(serve(stream, connections.arrive(), routes, limits, drain));
         }
     };
-    let ending = async {
-        interrupted.await;
-        drain.cancel();
-        let _ = tokio::time::timeout(limits.drain_time, server.idle()).await;
-        server.stop();
-        let _ = tokio::time::timeout(CLOSE_TIME, server.idle()).await;
-        close.cancel();
-        let _ = tokio::time::timeout(CLOSE_TIME, connections.end(&limits)).await;
-    };
-    let renewing = async {
-        let mut new_tokens = new_tokens;
-        let mut replaced = server.replaced.subscribe();
-        loop {
-            let tokens = async {
-                match &mut new_tokens {
-                    Some(new) => new.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                Some(tokens) = tokens => routes.renew(Some(tokens)),
-                Ok(()) = replaced.changed() => routes.renew(None),
-                else => std::future::pending().await,
-            }
+    let ending = end(server, &limits, &ended, &connections, interrupted);
+    let renewing = renew(server, &routes, new_tokens);
+    let measuring = async {
+        match metrics_listener {
+            Some(listener) => metrics::serve(&listener, &routes).await,
+            None => std::future::pending().await,
         }
     };
     // Until the end, because who comes while calls still run is told that the server ends.
     tokio::select! {
         () = accepting => {}
         () = renewing => {}
+        () = measuring => {}
         () = ending => {}
     }
     Ok(())
 }
 
 /// What the URL of this server begins with in OAuth, which has plain HTTP on one machine alone.
-fn resource_base(name: Option<&str>, address: SocketAddr) -> String {
+fn resource_base(name: Option<&str>, address: Option<SocketAddr>) -> String {
     match name
         .filter(|name| Authority::parse(name).is_ok_and(|name| !gate::is_loopback(&name.host)))
     {
         Some(name) => format!("https://{name}"),
-        None => format!("http://{address}"),
+        None => match address {
+            Some(address) => format!("http://{address}"),
+            None => "http://localhost".to_owned(),
+        },
+    }
+}
+
+/// Resolves when nothing is left to do after `interrupted`.
+async fn end(
+    server: &Server,
+    limits: &HttpLimits,
+    states: &ServerStates,
+    connections: &Connections,
+    interrupted: InterruptFuture,
+) {
+    interrupted.await;
+    states.unready.cancel();
+    tokio::time::sleep(limits.drain_delay).await;
+    states.drain.cancel();
+    let _ = tokio::time::timeout(limits.drain_time, server.idle()).await;
+    server.stop();
+    let _ = tokio::time::timeout(CLOSE_TIME, server.idle()).await;
+    states.close.cancel();
+    let _ = tokio::time::timeout(CLOSE_TIME, connections.end()).await;
+}
+
+/// Never ends.
+async fn renew(
+    server: &Server,
+    routes: &Routes,
+    mut new_tokens: Option<UnboundedReceiver<Tokens>>,
+) {
+    let mut replaced = server.replaced.subscribe();
+    loop {
+        let tokens = async {
+            match &mut new_tokens {
+                Some(new) => new.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(tokens) = tokens => routes.renew(Some(tokens)),
+            Ok(()) = replaced.changed() => routes.renew(None),
+            else => std::future::pending().await,
+        }
     }
 }
 
 /// A client that has begun a request gets an answer before its connection is evicted.
 async fn serve(
-    stream: TcpStream,
+    stream: ClientStream,
     arrived: UnplacedConnection,
     routes: Arc<Routes>,
     limits: HttpLimits,
     drain: CancellationToken,
 ) {
-    // `peek` leaves the byte to be read.
     let speaks = async {
-        let spoke = tokio::time::timeout(limits.first_byte_time, stream.peek(&mut [0])).await;
-        matches!(spoke, Ok(Ok(1)))
+        let spoke = tokio::time::timeout(limits.first_byte_time, stream.speaks()).await;
+        spoke.unwrap_or(false)
     };
     let spoke = tokio::select! {
         spoke = speaks => spoke,
         // On a busy machine, it may have spoken long ago.
-        () = arrived.left() => {
-            matches!(tokio::time::timeout(Duration::ZERO, stream.peek(&mut [0])).await, Ok(Ok(1)))
-        }
+        () = arrived.left() => speaks_now(&stream).await,
     };
     if !spoke {
         return;
@@ -198,31 +247,29 @@ async fn serve(
 
 /// HTTP/1.1 only, which rules out the flooding attacks of HTTP/2.
 async fn speak(
-    stream: TcpStream,
+    stream: ClientStream,
     connection: Arc<ClientConnection>,
     routes: Arc<Routes>,
     limits: &HttpLimits,
     drain: CancellationToken,
 ) {
-    let _ = stream.set_nodelay(true);
-    // Drops clients that stop reading. On systems other than Linux, only the end of the response frees the connection.
-    #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.stalled_time));
-    let peer = stream.peer_addr().map_or_else(
-        |_| "an unknown address".to_owned(),
-        |peer| peer.ip().to_string(),
-    );
-    let (stream, sound) = FramedStream::new(stream);
+    stream.prepare(limits.stalled_time);
+    let peer = stream.peer();
+    let (stream, sound) = FramedStream::new(stream, limits.head_time);
     let client = Arc::new(ConnectionState::new(Arc::clone(&connection), sound, peer));
     let served = Arc::clone(&client);
     let service = service_fn(move |request| {
         let routes = Arc::clone(&routes);
         let open = Arc::clone(&client).opens();
-        async move { Ok::<_, std::convert::Infallible>(routes.answer(request, open.client()).await) }
+        async move {
+            let response = routes.answer(request, open.client()).await;
+            // Until the response is sent, the connection is not idle.
+            Ok::<_, std::convert::Infallible>(open.holds(response))
+        }
     });
     let mut http = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
+        .header_read_timeout(limits.keep_alive)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
@@ -236,7 +283,11 @@ async fn speak(
             biased;
             // An error on a connection concerns its client only.
             result = &mut http => {
-                ended = ended && result.is_ok();
+                // A client that was idle for too long may have begun a request in this moment.
+                ended = match &result {
+                    Ok(()) => ended,
+                    Err(error) => error.is_timeout(),
+                };
                 break;
             }
             () = drain.cancelled(), if may_go_on => {
@@ -247,7 +298,8 @@ async fn speak(
                 // A request is answered, and is the last one.
                 may_be_evicted = false;
                 ended = true;
-                if !served.is_open() {
+                // Hyper does not count one that has asked for nothing yet as idle. Of others, the last answer goes out.
+                if !served.has_asked() {
                     break;
                 }
                 std::pin::Pin::new(&mut http).graceful_shutdown();
@@ -256,10 +308,18 @@ async fn speak(
     }
     connection.is_over();
     let stream = http.into_parts().io.into_inner();
+    let is_amid_head = stream.is_amid_head();
+    let awaits_head = stream.awaits_head();
+    let stream = stream.into_inner();
     // A client whose request was on its way learns that nothing became of it.
-    if ended && stream.is_amid_head() {
-        ends::turn_away(stream.into_inner()).await
+    if ended && (is_amid_head || awaits_head && speaks_now(&stream).await) {
+        ends::turn_away(stream).await
     } else {
-        ends::linger(stream.into_inner()).await
+        ends::linger(stream).await
     }
+}
+
+async fn speaks_now(stream: &ClientStream) -> bool {
+    let spoke = tokio::time::timeout(Duration::ZERO, stream.speaks()).await;
+    spoke.unwrap_or(false)
 }

@@ -63,6 +63,13 @@ pub(super) struct PrincipalTables {
     close: CancellationToken,
 }
 
+/// For metrics, in bytes.
+pub(super) struct BudgetUsage {
+    pub(super) name: &'static str,
+    pub(super) used: u64,
+    pub(super) total: u64,
+}
+
 impl PrincipalTables {
     /// Later principals have shares as large as today's.
     pub(super) fn new(
@@ -82,6 +89,18 @@ impl PrincipalTables {
             wait: limits.body_time,
             close,
         }
+    }
+
+    pub(super) fn usage(&self) -> [BudgetUsage; 3] {
+        let usage = |name, budgets: &ByteBudgets| {
+            let (used, total) = budgets.usage();
+            BudgetUsage { name, used, total }
+        };
+        [
+            usage("bodies", &self.bodies),
+            usage("arguments", &self.arguments),
+            usage("results", &self.results),
+        ]
     }
 
     pub(super) fn engine(&self) -> (TokenHolder, Arc<ApiCaller>) {

@@ -1,4 +1,5 @@
 mod open;
+mod operating;
 mod refusals;
 
 use std::convert::Infallible;
@@ -8,9 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::body::Body;
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{AUTHORIZATION, HeaderName, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -33,16 +32,17 @@ use crate::sent_arguments::{SentArguments, weight};
 use crate::{GoneToken, Server};
 
 use super::api::Api;
-use super::connections::ClientConnection;
+use super::connections::{ClientConnection, Connections};
 use super::framing::SoundRequests;
+use super::listener::Peer;
+use super::metrics::HttpMetrics;
 use super::principals::{PrincipalService, PrincipalTable, PrincipalTables, TokenHolder};
 use super::sessions::{ClientSessions, InUse, RequestIdClaim};
 use super::sign_in::{METADATA, RESOURCE, SignInTerms};
-use super::{HttpLimits, OriginGate, Tokens, accept, pages};
+use super::{HttpLimits, OriginGate, ProxySettings, Tokens, accept, pages};
 
 use refusals::{
-    AccessRefused, RefusalForm, RefusalResponse, busy, closing, get_only, noted, rpc_error,
-    rpc_refusal,
+    AccessRefused, RefusalForm, RefusalResponse, busy, closing, noted, rpc_error, rpc_refusal,
 };
 
 const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
@@ -61,7 +61,7 @@ pub(super) struct ConnectionState {
     sound: SoundRequests,
     requests: AtomicU64,
     open: AtomicU64,
-    peer: String,
+    peer: Option<Peer>,
 }
 
 pub(super) struct OpenRequest(Arc<ConnectionState>);
@@ -70,11 +70,23 @@ impl OpenRequest {
     pub(super) fn client(&self) -> &ConnectionState {
         &self.0
     }
+
+    /// The request stays open until the response is sent, or dropped.
+    pub(super) fn holds(self, response: Response<Body>) -> Response<Body> {
+        response.map(|body| {
+            Body::new(body.map_err(move |error| {
+                let _open = &self;
+                error
+            }))
+        })
+    }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        if self.0.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.connection.rests();
+        }
     }
 }
 
@@ -82,7 +94,7 @@ impl ConnectionState {
     pub(super) fn new(
         connection: Arc<ClientConnection>,
         sound: SoundRequests,
-        peer: String,
+        peer: Option<Peer>,
     ) -> Self {
         Self {
             connection,
@@ -95,17 +107,34 @@ impl ConnectionState {
 
     pub(super) fn opens(self: Arc<Self>) -> OpenRequest {
         self.open.fetch_add(1, Ordering::Relaxed);
+        self.connection.works();
         OpenRequest(self)
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.open.load(Ordering::Relaxed) > 0
+    pub(super) fn has_asked(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
     }
+}
+
+/// How far the server's end is, each before the next.
+#[derive(Clone, Default)]
+pub(super) struct ServerStates {
+    /// Load balancers are told to look elsewhere.
+    pub(super) unready: CancellationToken,
+    /// New requests are refused.
+    pub(super) drain: CancellationToken,
+    /// Connections are closed.
+    pub(super) close: CancellationToken,
 }
 
 pub(super) struct Routes {
     server: Arc<Server>,
     gate: OriginGate,
+    proxy: ProxySettings,
+    /// Metrics have an address of their own.
+    measured_apart: bool,
+    connections: Arc<Connections>,
+    metrics: HttpMetrics,
     /// One principal's sessions do not exist for another.
     table: RwLock<Arc<PrincipalTable>>,
     tables: PrincipalTables,
@@ -113,7 +142,7 @@ pub(super) struct Routes {
     api: Api,
     engine: Option<(WorkerSecret, TokenHolder)>,
     limits: HttpLimits,
-    drain: CancellationToken,
+    states: ServerStates,
 }
 
 /// Keeps the id claimed while the request is handled.
@@ -125,11 +154,11 @@ struct ClaimExtension {
 impl Routes {
     pub(super) fn new(
         server: &Arc<Server>,
-        gate: OriginGate,
+        (gate, proxy, measured_apart): (OriginGate, ProxySettings, bool),
         (base, resource, worker): (String, String, Option<WorkerSecret>),
         tokens: Tokens,
-        limits: &HttpLimits,
-        (drain, close): (CancellationToken, CancellationToken),
+        (limits, connections): (&HttpLimits, Arc<Connections>),
+        states: ServerStates,
     ) -> Self {
         let counts = (
             tokens.principals().len() + server.offering().principals.len(),
@@ -140,7 +169,7 @@ impl Routes {
             base: resource,
             log: server.settings.log.clone(),
         };
-        let tables = PrincipalTables::new(server, limits, sign_in, counts, close);
+        let tables = PrincipalTables::new(server, limits, sign_in, counts, states.close.clone());
         let (engine, caller) = worker
             .map(|secret| {
                 let (holder, caller) = tables.engine();
@@ -151,6 +180,10 @@ impl Routes {
         Self {
             server: Arc::clone(server),
             gate,
+            proxy,
+            measured_apart,
+            connections,
+            metrics: HttpMetrics::default(),
             table: RwLock::new(Arc::new(tables.table(
                 &tokens,
                 &server.offering(),
@@ -162,7 +195,7 @@ impl Routes {
             api,
             engine,
             limits: limits.clone(),
-            drain,
+            states,
         }
     }
 
@@ -182,26 +215,38 @@ impl Routes {
 
     pub(super) async fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         client: &ConnectionState,
     ) -> Response<Body> {
+        let public = self.proxy.public_url.as_ref();
+        if let Some(uri) = public.and_then(|url| url.inner(request.uri())) {
+            *request.uri_mut() = uri;
+        }
         let reader = self.gate.reader(request.headers()).cloned();
+        let interface = operating::interface(request.uri().path());
         let log = self.server.settings.log.as_ref();
         let line = log.map(|log| {
-            (
-                log,
-                format!("{} {}", request.method(), request.uri().path()),
-            )
+            let peer = self.proxy.client(client.peer, request.headers());
+            let line = format!("{} {}", request.method(), request.uri().path());
+            (log, line, peer)
         });
         let answer = self.answer_anybody(request, client).await;
         let mut response = answer.unwrap_or_else(|refused| *refused);
-        if let (Some((log, line)), Some(_)) = (line, response.extensions().get::<AccessRefused>()) {
-            log.refused(response.status().as_u16(), &line, &client.peer);
+        let status = response.status().as_u16();
+        self.metrics.answered(interface, status);
+        if let (Some((log, line, peer)), Some(_)) =
+            (line, response.extensions().get::<AccessRefused>())
+        {
+            log.refused(status, &line, &peer);
+        }
+        let location = response.headers().get(LOCATION);
+        if let Some(outer) = location.and_then(|location| public?.outer(location)) {
+            response.headers_mut().insert(LOCATION, outer);
         }
         if let Some(origin) = reader {
             pages::share_with(origin, response.headers_mut());
         }
-        if self.drain.is_cancelled() {
+        if self.states.drain.is_cancelled() {
             closing(response)
         } else {
             response
@@ -221,6 +266,9 @@ impl Routes {
             let refused = form.answer(ErrorCode::FramingInvalid.into());
             return Err(closing(noted(refused)).into());
         }
+        if let Some(answer) = self.probed(&request).await {
+            return Ok(answer);
+        }
         self.gate
             .check(request.uri(), request.headers())
             .map_err(|problem| noted(form.answer(problem)))?;
@@ -231,10 +279,8 @@ impl Routes {
             return Ok((StatusCode::NO_CONTENT, permission).into_response());
         }
         match request.uri().path() {
-            "/healthz" => Ok(open::probe(&request, None)),
-            "/readyz" => Ok(open::probe(&request, self.unready().await)),
             // An accepted request continues; another server takes this one.
-            _ if self.drain.is_cancelled() => {
+            _ if self.states.drain.is_cancelled() => {
                 let problem = Problem::from(ErrorCode::ServerEnding).after(RETRY_AFTER);
                 Err(form.answer(problem).into())
             }
@@ -260,63 +306,6 @@ impl Routes {
                 Ok((StatusCode::NOT_FOUND, why).into_response())
             }
         }
-    }
-
-    async fn unready(&self) -> Option<String> {
-        if self.drain.is_cancelled() {
-            return Some("ending".to_owned());
-        }
-        let why = self.server.unready().await?;
-        Some(format!(
-            "not ready: calls cannot be put on record, and so do not run: {why}"
-        ))
-    }
-
-    /// For a person without a token: the id is all that it takes.
-    async fn authorization_page(&self, id: &str, method: &Method) -> Response<Body> {
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            return get_only();
-        }
-        let headers = [
-            (CONTENT_TYPE, "text/plain; charset=utf-8"),
-            (CACHE_CONTROL, "no-store"),
-            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        ];
-        match self.api.authorization_page(id).await {
-            Some(page) => (headers, page).into_response(),
-            None => {
-                let why = "there is no authorization here; it may have been too long ago";
-                (StatusCode::NOT_FOUND, headers, why).into_response()
-            }
-        }
-    }
-
-    /// Only for callers: the metrics name tools that an approver is not asked about.
-    async fn metrics(
-        &self,
-        request: &Request<Incoming>,
-    ) -> Result<Response<Body>, RefusalResponse> {
-        let table = self.table();
-        let holder = holder(&table, request, RefusalForm::Text).await?;
-        if holder.service.is_none() && guard!("metrics_role") {
-            let why = "metrics are for callers, and this is the token of an approver";
-            return Err(noted((StatusCode::FORBIDDEN, why).into_response()).into());
-        }
-        let offering = self.server.offering();
-        let telemetry = offering.telemetry.as_ref();
-        Ok(
-            match telemetry.and_then(|telemetry| telemetry.prometheus()) {
-                None => {
-                    let why = "this server has no metrics; telemetry.metrics = true turns them on";
-                    (StatusCode::NOT_FOUND, why).into_response()
-                }
-                Some(_) if !matches!(*request.method(), Method::GET | Method::HEAD) => get_only(),
-                Some(text) => {
-                    let media_type = "text/plain; version=0.0.4; charset=utf-8";
-                    ([(CONTENT_TYPE, media_type)], text).into_response()
-                }
-            },
-        )
     }
 
     async fn api(
@@ -565,6 +554,18 @@ fn canceled(body: &[u8]) -> Option<RequestId> {
     notification.params.request_id
 }
 
+async fn claim(
+    client: &ConnectionState,
+    name: &Arc<str>,
+    form: RefusalForm,
+) -> Result<(), RefusalResponse> {
+    let taken = |_| {
+        let problem = Problem::new(ErrorCode::TooManyConnections, NO_PLACE).after(RETRY_AFTER);
+        closing(noted(form.answer(problem))).into()
+    };
+    client.connection.belongs_to(name).await.map_err(taken)
+}
+
 async fn holder<'t>(
     table: &'t PrincipalTable,
     request: &Request<Incoming>,
@@ -581,16 +582,4 @@ async fn holder<'t>(
             closing(refused).into()
         }
     })
-}
-
-async fn claim(
-    client: &ConnectionState,
-    name: &Arc<str>,
-    form: RefusalForm,
-) -> Result<(), RefusalResponse> {
-    let taken = |_| {
-        let problem = Problem::new(ErrorCode::TooManyConnections, NO_PLACE).after(RETRY_AFTER);
-        closing(noted(form.answer(problem))).into()
-    };
-    client.connection.belongs_to(name).await.map_err(taken)
 }

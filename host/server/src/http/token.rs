@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use toolcell_system::named_file;
+use toolcell_system::readers::foreign_reader;
 
 use crate::principals::caller;
 use crate::random_name;
@@ -20,6 +21,8 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 pub struct Tokens {
     callers: Vec<Token>,
     approvers: Vec<Token>,
+    /// `None` if callers may read metrics.
+    measurers: Option<Vec<Token>>,
 }
 
 /// Whoever calls a server that needs no token.
@@ -55,7 +58,7 @@ impl Tokens {
         Ok((tokens, text))
     }
 
-    /// One per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can access the file.
+    /// One per line, `NAME TOKEN` or `TOKEN`. Fails as [`read_private`].
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text = read_private(file, "tokens")?;
         Self::parse(&text).with_context(|| format!("cannot parse {}", file.display()))
@@ -104,7 +107,7 @@ impl Tokens {
         }
         Ok(Self {
             callers: tokens,
-            approvers: Vec::new(),
+            ..Self::default()
         })
     }
 
@@ -137,6 +140,31 @@ impl Tokens {
         };
         self.approvers = approvers.callers.into_iter().map(named).collect();
         Ok(self)
+    }
+
+    /// Adds tokens that read metrics, instead of callers'. Fails if a text is for another role, too.
+    pub fn with_measurers(mut self, measurers: Self) -> anyhow::Result<Self> {
+        let is_other = |token: &Token| {
+            let mut others = self.callers.iter().chain(&self.approvers);
+            others.any(|known| known.digest == token.digest)
+        };
+        ensure!(
+            !measurers.callers.iter().any(is_other),
+            "a token is for metrics and for a caller or an approver: give each its own"
+        );
+        self.measurers = Some(measurers.callers);
+        Ok(self)
+    }
+
+    /// `None` if metrics have no token of their own.
+    pub(super) fn may_measure(&self, headers: &HeaderMap) -> Option<bool> {
+        let measurers = self.measurers.as_ref()?;
+        let given = bearer(headers).map(digest);
+        Some(
+            measurers
+                .iter()
+                .any(|known| Some(&known.digest) == given.as_ref()),
+        )
     }
 
     fn name_of_both<'a>(&self, approvers: &'a Self) -> Option<&'a str> {
@@ -197,20 +225,20 @@ fn names(tokens: &[Token]) -> Vec<Arc<str>> {
     tokens.iter().map(|token| Arc::clone(&token.name)).collect()
 }
 
-/// Fails if users other than the owner can access the file.
+/// Fails if users other than the owner and this process can access the file.
 pub fn read_private(file: &Path, content: &str) -> anyhow::Result<String> {
     let name = file.display();
     let unreadable = || format!("cannot read the {content} in {name}");
-    let metadata = std::fs::metadata(file).with_context(unreadable)?;
-    #[cfg(unix)]
-    {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
-        ensure!(
-            mode & 0o077 == 0,
-            "others can read the {content} in {name}: chmod 600 {name}"
+    // Once, because the name may lead to another file in a moment: Kubernetes replaces mounted secrets so.
+    let open = named_file::open(file).with_context(unreadable)?;
+    let reader = foreign_reader(&open).with_context(unreadable)?;
+    if let Some(who) = reader.filter(|_| guard!("token_file_mode")) {
+        bail!(
+            "others can read the {content} in {name}, {who} for one: chmod 600 {name}, or chmod 440 for root's file with a \
+             group of this server alone"
         );
     }
-    named_file::read_text(file, FILE_BYTES_MAX).with_context(unreadable)
+    named_file::read_open_text(&open, FILE_BYTES_MAX).with_context(unreadable)
 }
 
 impl fmt::Debug for Tokens {

@@ -114,8 +114,7 @@ impl CallMetrics {
         if let Some(error) = &result.error {
             *series.errors.entry(word(error.error_class)).or_default() += 1;
         }
-        let millis = u32::try_from(ended.millis_since(invocation.created_at())).unwrap_or(u32::MAX);
-        let seconds = f64::from(millis) / 1_000.0;
+        let seconds = ended.since(invocation.created_at()).as_secs_f64();
         if let Some((bucket, _)) = series
             .buckets
             .iter_mut()

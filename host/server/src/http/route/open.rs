@@ -3,22 +3,10 @@
 use axum::body::Body;
 use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
-use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use super::refusals::get_only;
-
-/// `why` the server is not well.
-pub(super) fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Body> {
-    match (request.method(), why) {
-        (&Method::GET | &Method::HEAD, None) => "ok".into_response(),
-        (&Method::GET | &Method::HEAD, Some(why)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
-        }
-        _ => get_only(),
-    }
-}
 
 /// What a client has to know to get a token (RFC 9728).
 pub(super) fn metadata(method: &Method, metadata: Option<Value>) -> Response<Body> {

@@ -1,0 +1,167 @@
+//! The sockets of a server: of its own, or passed by systemd.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use listenfd::ListenFd;
+use rustix::fs::Mode;
+use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
+use toolcell_server::HttpListener;
+
+use crate::exit::BadRequest;
+
+/// A burst of more is accepted seconds later.
+const BACKLOG: u32 = 1_024;
+/// Set by systemd for a service with a socket unit.
+const PASSED: &str = "LISTEN_FDS";
+
+/// Where the server listens, as the operator writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ListenPlace {
+    Address(SocketAddr),
+    File(PathBuf),
+}
+
+impl ListenPlace {
+    /// `ADDRESS:PORT` or `unix:PATH`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some(path) if Path::new(path).is_absolute() => Ok(Self::File(PathBuf::from(path))),
+            Some(_) => Err("give an absolute path: unix:/run/toolcell/http.sock".to_owned()),
+            None => text.parse().map(Self::Address).map_err(|_| {
+                "give an address with a port, such as 127.0.0.1:4780, or unix:PATH".to_owned()
+            }),
+        }
+    }
+}
+
+impl fmt::Display for ListenPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::File(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A socket that systemd listens at.
+pub(super) enum PassedSocket {
+    Tcp(StdTcpListener),
+    Unix(StdUnixListener),
+}
+
+impl PassedSocket {
+    /// `None` if this process was not started for a socket. To be called before threads exist, because the variables that
+    /// name it are removed.
+    pub(super) fn take() -> anyhow::Result<Option<Self>> {
+        if std::env::var_os(PASSED).is_none() {
+            return Ok(None);
+        }
+        let mut passed = ListenFd::from_env();
+        if passed.len() > 1 {
+            let why = "systemd passes more than one socket, and one can be served: keep one line with ListenStream";
+            return Err(BadRequest(why.to_owned()).into());
+        }
+        if let Ok(listener) = passed.take_tcp_listener(0) {
+            return Ok(listener.map(Self::Tcp));
+        }
+        match passed.take_unix_listener(0) {
+            Ok(listener) => Ok(listener.map(Self::Unix)),
+            Err(error) => {
+                let why = format!("the socket that {PASSED} names cannot be served: {error}");
+                Err(BadRequest(why).into())
+            }
+        }
+    }
+
+    pub(super) fn place(&self) -> io::Result<ListenPlace> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(ListenPlace::Address),
+            Self::Unix(listener) => {
+                let address = listener.local_addr()?;
+                let path = address.as_pathname().unwrap_or(Path::new("/"));
+                Ok(ListenPlace::File(path.to_owned()))
+            }
+        }
+    }
+
+    /// Must be called within a runtime.
+    pub(super) fn listen(self) -> io::Result<HttpListener> {
+        match self {
+            Self::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener).map(HttpListener::Tcp)
+            }
+            Self::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                UnixListener::from_std(listener).map(HttpListener::Unix)
+            }
+        }
+    }
+}
+
+/// Removes the file of a server that ends, unless another one has replaced it.
+pub(super) struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let now = self.path.symlink_metadata();
+        if now.is_ok_and(|now| now.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Must be called within a runtime.
+pub(super) fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    // A server that follows another one takes its port at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// The file has `mode` from its first moment on. Must be called within a runtime.
+pub(super) fn listen_in(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
+    remove_stale(path)?;
+    let socket = UnixSocket::new_stream()?;
+    // The mask is the process's: for this moment, other new files are at least as closed.
+    let mask = rustix::process::umask(Mode::from_bits_truncate(!mode & 0o777));
+    let bound = socket.bind(path);
+    rustix::process::umask(mask);
+    bound?;
+    let inode = path.symlink_metadata()?.ino();
+    let file = SocketFile {
+        path: path.to_owned(),
+        inode,
+    };
+    Ok((socket.listen(BACKLOG)?, file))
+}
+
+/// Removes the socket of a server that was killed. Fails if one listens there, and for any other file.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let Ok(there) = path.symlink_metadata() else {
+        return Ok(());
+    };
+    if !there.file_type().is_socket() {
+        return Err(io::Error::other("there is a file that is not a socket"));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,74 @@
+//! The limits of a server as a whole: what it starts with, and the memory of all calls.
+
+use std::sync::PoisonError;
+
+use toolcell::Limits;
+use toolcell_config::{ConfigLayers, GivenServerLimits};
+use toolcell_engine::scheduler::MemoryBudget;
+use toolcell_server::beside_calls_bytes;
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::machine::{memory_bytes, share_bytes};
+
+use super::ServingOptions;
+
+impl ServingOptions {
+    /// The command line precedes the files; later ones do not change what a server began with.
+    pub(super) fn started_with(&self, layers: &ConfigLayers) -> &GivenServerLimits {
+        self.started_with
+            .get_or_init(|| self.server_limits.clone().or(&layers.server))
+    }
+
+    /// The command line precedes the lowest of the files, and these a share of the machine's memory. The same size
+    /// keeps the budget, because calls of a replaced configuration still count.
+    pub(super) fn budget(
+        &self,
+        layers: &ConfigLayers,
+        limits: &Limits,
+    ) -> Result<MemoryBudget, Refusal> {
+        let said = self.memory_total.or_else(|| layers.memory_total());
+        if let Some(total) = said.filter(|total| *total < limits.host_bytes()) {
+            let message = format!(
+                "all calls together get {total} bytes of memory, and one call may take {}: raise --memory-total, or lower \
+                 --memory or --max-output",
+                limits.host_bytes()
+            );
+            return Err(Refusal::new(ErrorCode::MemoryTotalTooSmall, message));
+        }
+        if self.listens {
+            fits(said, limits)?;
+        }
+        let wanted = MemoryBudget::of_callers(
+            said.unwrap_or_else(share_bytes),
+            self.callers + layers.principals.len(),
+        );
+        let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.as_ref().filter(|kept| kept.total() == wanted.total()) {
+            Some(same) => Ok(same.clone()),
+            None => Ok(kept.insert(wanted).clone()),
+        }
+    }
+}
+
+/// Clients could otherwise get the process killed. `said` is for all calls together; without it, one call must fit.
+fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
+    let memory = memory_bytes();
+    let calls = said.unwrap_or_else(|| limits.host_bytes());
+    let beside = beside_calls_bytes(memory);
+    if calls.saturating_add(beside) <= memory {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let (whose, what_to_lower) = match said {
+        Some(_) => ("all calls together get", "--memory-total"),
+        None => ("one call may take", "--memory and --max-output"),
+    };
+    let message = format!(
+        "this process may have {} MiB of memory, {whose} {} MiB, and the server takes up to {} MiB beside them: give it {} \
+         MiB, or lower {what_to_lower}",
+        memory >> 20,
+        mib(calls),
+        mib(beside),
+        mib(calls.saturating_add(beside)),
+    );
+    Err(Refusal::new(ErrorCode::MemoryTooSmall, message))
+}
