@@ -174,6 +174,9 @@ fn what_one_has_does_not_exist_for_another() {
     ] {
         served.ask(BERT, &line, "").is_problem(404, "unknown_call");
     }
+    // They name the tools of all.
+    let metrics = |token: &str| served.ask(token, "GET /metrics", "").status;
+    assert_eq!((metrics(BERT), metrics(ROOT)), (403, 404));
 }
 
 #[test]

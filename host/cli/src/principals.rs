@@ -1,4 +1,4 @@
-//! The settings of single callers of a server, below those of the server.
+//! The settings of single callers of a server, which only narrow the server's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(crate) struct OfferedTools {
 }
 
 impl OfferedTools {
-    /// Each principal, with tools made of those of `all`, and its workspaces if they are others.
+    /// Each principal, with tools made from `all`, and its workspaces if they are others.
     pub(crate) fn of_principals(
         self,
         layers: &ConfigLayers,

@@ -1,4 +1,4 @@
-//! `[[principal]]`: callers of a server with rules of their own, which only narrow those of the server.
+//! `[[principal]]`: callers of a server with rules of their own, which only narrow the server's.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -36,13 +36,13 @@ pub struct PrincipalEntry {
     /// Claims of these tokens, such as `{ sub = "anna" }`. Of a list, one text is enough.
     #[serde(default)]
     pub claims: BTreeMap<String, ClaimTexts>,
-    /// The tools that it sees and calls, such as `files.*` [default: those of the server].
+    /// The tools that it sees and calls, such as `files.*` [default: the server's].
     pub tools: Option<Vec<ConfigText>>,
     /// `default`, `non_interactive` or `plan`; of this mode and the server's, the stricter one counts.
     pub mode: Option<ConfigText>,
     /// All that its calls are granted, within the grants of the server [default: the same].
     pub grants: Option<GrantSection>,
-    /// Limits of each of its calls, below those of the server.
+    /// Limits of each of its calls, below the server's.
     #[serde(default)]
     pub limits: LimitSection,
     /// Further rules for its calls, which deny or ask.
@@ -226,7 +226,7 @@ impl Principal {
         Ok(Arc::new(narrowed))
     }
 
-    /// The mode and rules of its calls: those of `server`, the policy of the server, and its own.
+    /// The mode and rules of its calls: the server's, and its own.
     pub fn policy(&self, server: &Arc<Policy>) -> Arc<Policy> {
         let is_stricter =
             MODES.iter().position(|mode| *mode == server.mode) < Some(self.strictness);
@@ -242,7 +242,7 @@ impl Principal {
         Arc::new(policy)
     }
 
-    /// The limits of its calls, below `server`, those of the server.
+    /// The limits of its calls, below the limits of the server.
     pub fn limits(&self, server: &Limits) -> Limits {
         if guard!("principal_limits") {
             self.limits.below(server)

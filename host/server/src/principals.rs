@@ -10,7 +10,7 @@ use crate::{Server, ServerTools};
 /// How callers are named in records.
 const PREFIX: &str = "token:";
 
-/// Makes the tools of a caller from those of its server.
+/// Makes the tools of a caller from its server's.
 pub type NarrowFn = Box<dyn Fn(&ServerTools) -> ServerTools + Send + Sync>;
 
 /// A caller with rules of its own.
@@ -37,7 +37,7 @@ impl PrincipalTools {
         }
     }
 
-    /// `all` are those of its server.
+    /// `all` are its server's.
     pub(super) fn tools(&self, all: &ServerTools) -> Arc<ServerTools> {
         let made = self.tools.get_or_init(|| Arc::new((self.narrow)(all)));
         Arc::clone(made)

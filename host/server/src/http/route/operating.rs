@@ -105,6 +105,11 @@ impl Routes {
             let why = "metrics are for callers, and this is the token of an approver";
             return Err(noted((StatusCode::FORBIDDEN, why).into_response()).into());
         }
+        // They name the tools of all callers.
+        if self.server.offering_of(Some(&holder.name)).is_narrowed && guard!("metrics_role") {
+            let why = "metrics are of all callers, and this is the token of a principal with rules of its own";
+            return Err(noted((StatusCode::FORBIDDEN, why).into_response()).into());
+        }
         Ok(self.measured(request.method()).await)
     }
 
