@@ -15,6 +15,11 @@ const ROOT: &str = "root-token-0123456789";
 const ANNA: &str = "anna-token-0123456789";
 const BERT: &str = "bert-token-0123456789";
 
+/// The second lines of both files: `token:2` and `approver:2` are two callers.
+const PLAIN: &str = "plain-token-0123456789";
+const PLAIN_APPROVES: &str = "plain-approver-0123456789";
+const ANNA_APPROVES: &str = "anna-approver-0123456789";
+
 /// A server of `probe`, to which a folder with one folder for each principal is granted.
 struct Served {
     _guard: tempfile::TempDir,
@@ -33,7 +38,9 @@ impl Served {
             fs::write(data.join(folder).join(name), folder).unwrap();
         }
         fs::create_dir(&home).unwrap();
-        token_file(&home, "tokens", &format!("root {ROOT}\n"));
+        token_file(&home, "tokens", &format!("root {ROOT}\n{PLAIN}\n"));
+        let approvers = format!("anna {ANNA_APPROVES}\n{PLAIN_APPROVES}\n");
+        token_file(&home, "approvers", &approvers);
         let mut served = Self {
             _guard: guard,
             home,
@@ -54,8 +61,13 @@ impl Served {
     }
 
     fn started(mut self) -> Self {
-        let tokens = format!("--token-file={}", self.home.join("tokens").display());
-        let words = Web::arguments(&["probe"], [tokens]);
+        let file =
+            |option: &str, name: &str| format!("{option}={}", self.home.join(name).display());
+        let files = [
+            file("--token-file", "tokens"),
+            file("--approver-token-file", "approvers"),
+        ];
+        let words = Web::arguments(&["probe"], files);
         self.web = Some(Web::run(Toolcell::at(&self.home, words)));
         self
     }
@@ -242,6 +254,7 @@ approves = ["anna", "bert"]
         begun["invocation_id"].as_str().unwrap().to_owned()
     };
     let (of_anna, of_bert, of_root) = (begin(ANNA), begin(BERT), begin(ROOT));
+    let of_plain = begin(PLAIN);
     let listed = || served.ask(BERT, "GET /v1/approvals", "").value()["approvals"].clone();
     while listed().as_array().unwrap().is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -250,10 +263,19 @@ approves = ["anna", "bert"]
         let line = format!("POST /v1/approvals/{id}");
         served.ask(token, &line, r#"{"approved": true}"#)
     };
-    for id in [&of_bert, &of_root] {
+    // Once these are answered, the questions of before are there, too.
+    let began = std::time::Instant::now();
+    for (approver, id) in [(PLAIN_APPROVES, &of_plain), (ANNA_APPROVES, &of_root)] {
+        while answer(approver, id).status != 200 {
+            assert!(began.elapsed().as_secs() < 20, "{:?}", answer(approver, id));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    for id in [&of_bert, &of_root, &of_plain] {
         answer(BERT, id).is_problem(404, "unknown_request");
     }
     answer(ANNA, &of_anna).is_problem(403, "not_an_approver");
+    answer(ANNA_APPROVES, &of_anna).is_problem(404, "unknown_request");
     assert_eq!(answer(BERT, &of_anna).status, 200);
     let bearer = format!("Bearer {ANNA}");
     let line = format!("GET /v1/calls/{of_anna}");

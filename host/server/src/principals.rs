@@ -63,19 +63,6 @@ pub(super) fn caller(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
-/// Those of `callers` that are not the person that `approver` names.
-pub(super) fn callers_beside(approver: &str, callers: &Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {
-    let person = |name: &str| {
-        name.split_once(':')
-            .map(|(_, person)| person.to_lowercase())
-    };
-    let own = person(approver);
-    let others = callers
-        .iter()
-        .filter(|caller| person(caller) != own || own.is_none());
-    others.cloned().collect()
-}
-
 impl Principals {
     pub(super) fn get(&self, caller: &str) -> Option<&Arc<PrincipalTools>> {
         self.0.get(caller)
@@ -110,6 +97,18 @@ impl Principals {
 }
 
 impl Server {
+    /// `callers` without the principal that has the name of `approver`: a person has one role.
+    pub(super) fn callers_beside(&self, approver: &str, callers: &[Arc<str>]) -> Arc<[Arc<str>]> {
+        let offering = self.offering();
+        let name = approver.split_once(':').map_or(approver, |(_, name)| name);
+        let is_person = |caller: &Arc<str>| {
+            let own = offering.principals.get(caller);
+            own.is_some_and(|own| own.name.eq_ignore_ascii_case(name))
+        };
+        let others = callers.iter().filter(|caller| !is_person(caller));
+        others.cloned().collect()
+    }
+
     /// Those of `callers` whose questions `approver`, a caller itself, may answer; `None` if it is no approver.
     pub(super) fn callers_to_approve(
         &self,

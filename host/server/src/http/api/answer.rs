@@ -17,7 +17,6 @@ use toolcell_spec::{ErrorCode, InvocationId, ToolResult};
 
 use crate::ServerTools;
 use crate::http::problem::{Problem, whole_seconds};
-use crate::principals::callers_beside;
 
 use super::{ApiCaller, ApiState, TokenRole};
 
@@ -68,7 +67,7 @@ impl FromRequestParts<Arc<ApiState>> for RequestApprover {
         let callers = shared.callers();
         match parts.extensions.get::<TokenRole>() {
             Some(TokenRole::Approver(name)) => Ok(Self {
-                callers: callers_beside(name, &callers),
+                callers: shared.server.callers_beside(name, &callers),
                 name: Arc::clone(name),
             }),
             Some(TokenRole::Caller(caller)) => {
