@@ -139,6 +139,9 @@ async fn checking_the_values_of_one_call_needs_no_place_of_another() {
     refused.failed("invalid_arguments", "odd_number");
 }
 
+/// Two of four places are a caller's own, and it borrows one of the two others: the last is kept for the other caller.
+const PLACES_OF_ONE: usize = 3;
+
 /// A host with four places for two callers.
 fn host_of_two(listener: &Arc<RecordingListener>) -> Arc<Host> {
     let heard = Arc::clone(listener);
@@ -160,11 +163,11 @@ async fn a_flood_of_readers_does_not_delay_the_writer_of_another_caller() {
             .timeout_ms(LONG_MS);
         stops.push(reader.cancellation());
         flood.spawn(reader.call(json!({ "path": folder, "ms": LONG_MS })));
-        // The first two take all places of this caller.
-        let (event, count) = if at < 2 {
+        // The first ones take all places of this caller.
+        let (event, count) = if at < PLACES_OF_ONE {
             ("tool.invocation.started", at + 1)
         } else {
-            ("tool.invocation.queued", at - 1)
+            ("tool.invocation.queued", at + 1 - PLACES_OF_ONE)
         };
         listener
             .wait_for_count("probe.hold_reading", event, count)
@@ -181,7 +184,7 @@ async fn a_flood_of_readers_does_not_delay_the_writer_of_another_caller() {
     // The calls that run end.
     stops
         .iter()
-        .take(2)
+        .take(PLACES_OF_ONE)
         .for_each(|stop| stop.cancel(AbortReason::UserInterruption));
     let wrote = tokio::time::timeout(PATIENCE, writer).await;
     assert!(
@@ -200,7 +203,7 @@ async fn a_flood_of_readers_does_not_delay_the_writer_of_another_caller() {
         .iter()
         .position(|id| *id == "probe.hold_writing")
         .unwrap();
-    assert_eq!(wrote, 2, "{started:?}");
+    assert_eq!(wrote, PLACES_OF_ONE, "{started:?}");
     stops
         .iter()
         .for_each(|stop| stop.cancel(AbortReason::UserInterruption));
@@ -214,7 +217,7 @@ async fn a_call_that_has_no_place_keeps_no_call_of_another_caller_waiting() {
     let (_guard, folder) = scratch();
     let listener = Arc::new(RecordingListener::default());
     let host = host_of_two(&listener);
-    let sleepers = [(); 2].map(|()| {
+    let sleepers = [(); PLACES_OF_ONE].map(|()| {
         Test::new("hostile#sleep")
             .on(&host)
             .actor("anna")
@@ -223,7 +226,7 @@ async fn a_call_that_has_no_place_keeps_no_call_of_another_caller_waiting() {
     let stops = sleepers.each_ref().map(Test::cancellation);
     let sleepers = sleepers.map(|test| tokio::spawn(test.call(json!({}))));
     listener
-        .wait_for_count("hostile.sleep", "tool.invocation.started", 2)
+        .wait_for_count("hostile.sleep", "tool.invocation.started", PLACES_OF_ONE)
         .await;
     let write = |caller: &str| {
         let test = Test::new("probe#hold_writing")
