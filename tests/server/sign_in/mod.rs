@@ -296,6 +296,19 @@ impl Serving {
         assert_eq!(reply.status, 200, "{reply:?}");
     }
 
+    /// The last one is written after its answer.
+    pub(super) fn records_of(&self, calls: usize) -> Vec<Value> {
+        let began = std::time::Instant::now();
+        loop {
+            let records = self.records();
+            if records.len() >= calls {
+                return records;
+            }
+            assert!(began.elapsed().as_secs() < 20, "{records:?}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     pub(super) fn records(&self) -> Vec<Value> {
         records(&self.home.path().join("records"))
     }
