@@ -56,7 +56,7 @@ impl Settings {
     }
 }
 
-/// What is made of the loaded tools of a server for each of its callers.
+/// The loaded tools of a server, of which each of its callers gets some.
 pub(crate) struct OfferedTools {
     pub(crate) offered: Vec<ToolOffer>,
     pub(crate) selection: ToolSelection,
@@ -74,10 +74,11 @@ impl OfferedTools {
     ) -> Result<Principals, Refusal> {
         let offered = Arc::new(self);
         let one = |principal: &Principal| {
-            let workspaces = if principal.workspace == layers.workspace {
+            let workspace = principal.workspace(&layers.workspace);
+            let workspaces = if workspace == layers.workspace {
                 all.workspaces.clone()
             } else {
-                workspaces(principal.workspace)?
+                workspaces(workspace)?
             };
             let rules = OwnRules {
                 grants: principal.grants(&all.tools.grants).map_err(beyond)?,
@@ -85,10 +86,11 @@ impl OfferedTools {
                 limits: principal.limits(&all.tools.limits),
                 workspaces,
             };
-            let (offered, own) = (Arc::clone(&offered), principal.clone());
+            let offered = Arc::clone(&offered);
+            let own = principal.clone();
             let narrow = Box::new(move |all: &ServerTools| offered.narrow(&own, &rules, all));
-            let (name, tokens) = (principal.name.clone(), principal.tokens.clone());
-            let mut tools = PrincipalTools::new(name, tokens, narrow);
+            let tokens = principal.tokens.clone();
+            let mut tools = PrincipalTools::new(principal.name.clone(), tokens, narrow);
             tools.approves.clone_from(&principal.approves);
             Ok(tools)
         };

@@ -81,7 +81,7 @@ pub(crate) struct ServingOptions {
     /// The locks that the calls of this process share, also after the configuration was replaced.
     #[arg(skip)]
     locks: ResourceLocks,
-    /// What the callers of this process used, likewise.
+    /// The use of each caller of this process, also after the configuration was replaced.
     #[arg(skip)]
     quotas: Quotas,
     /// The telemetry that the files set at the start; later ones do not change it.
@@ -105,7 +105,7 @@ pub(crate) struct ServingOptions {
     /// `true` if they need no token.
     #[arg(skip)]
     pub(crate) is_open: bool,
-    /// The limits of the command line, and those of the start.
+    /// The limits of the command line.
     #[arg(skip)]
     pub(crate) server_limits: GivenServerLimits,
     #[arg(skip)]

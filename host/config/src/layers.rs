@@ -309,7 +309,7 @@ impl ConfigLayers {
             (known, said) => known.or(said),
         };
         self.workspace.read(&file)?;
-        Principal::read(&file, &said, &mut self.principals, &self.workspace)?;
+        Principal::read(&file, &said, &mut self.principals)?;
         self.names.declare(&file.path, file.declared.keys());
         self.layers.push(ConfigLayer {
             source,

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toolcell_engine::scheduler::Quota;
 use toolcell_policy::{
     GrantWord, Grants, JwtMatch, Limits, Policy, Provenance, Rule, ToolPatterns, WordPattern,
+    token_caller,
 };
 use toolcell_spec::{Behavior, RuleSource, ToolDeclaration};
 
@@ -93,7 +94,8 @@ pub struct Principal {
     pub quota: Quota,
     /// Whose calls it may approve.
     pub approves: Vec<WordPattern>,
-    pub workspace: WorkspaceConfig,
+    workspace: WorkspaceConfig,
+    has_scope: bool,
     tools: Option<ToolPatterns>,
     /// An index of [`MODES`].
     strictness: usize,
@@ -103,12 +105,11 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Reads the principals of `file`. `known` are those of files before it, and `workspace` is what all files say.
+    /// Reads the principals of `file`. `known` are of files before it.
     pub(super) fn read(
         file: &ConfigFile,
         said: &Provenance<'_>,
         known: &mut Vec<Self>,
-        workspace: &WorkspaceConfig,
     ) -> anyhow::Result<()> {
         let mut taken: HashSet<String> = known.iter().flat_map(Self::own).collect();
         for entry in &file.principals {
@@ -123,7 +124,7 @@ impl Principal {
                 file.place_of(&entry.name)
             );
             let place = || format!("{}: principal {:?}", file.place_of(&entry.name), entry.name);
-            let new = Self::new(file, entry, said, workspace).with_context(place)?;
+            let new = Self::new(file, entry, said).with_context(place)?;
             if let Some(other) = new.own().find(|own| !taken.insert(own.clone())) {
                 bail!(
                     "{}: another principal has {other}; give each its own",
@@ -148,7 +149,6 @@ impl Principal {
         file: &ConfigFile,
         entry: &PrincipalEntry,
         said: &Provenance<'_>,
-        workspace: &WorkspaceConfig,
     ) -> anyhow::Result<Self> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
         ensure!(
@@ -168,8 +168,8 @@ impl Principal {
             entry.limits.memory_total.is_none(),
             "limits.memory_total is for all calls of a server; set it in [limits]"
         );
-        let mut config = *workspace;
-        config.narrow(file, &entry.workspace)?;
+        let mut workspace = WorkspaceConfig::default();
+        workspace.narrow(file, &entry.workspace)?;
         Ok(Self {
             name: entry.name.to_string(),
             tokens: entry
@@ -180,7 +180,8 @@ impl Principal {
             jwt: jwt(entry)?,
             quota: quota(file, &entry.quotas)?,
             approves: patterns(&entry.approves)?,
-            workspace: config,
+            workspace,
+            has_scope: entry.workspace.per.is_some(),
             tools: entry
                 .tools
                 .as_deref()
@@ -202,7 +203,7 @@ impl Principal {
 
     /// The caller, as records have it.
     pub fn caller(&self) -> String {
-        format!("token:{}", self.name)
+        token_caller(&self.name)
     }
 
     /// `true` if it may see and call the tool, which has these bytes.
@@ -240,6 +241,15 @@ impl Principal {
         }
         self.rules.iter().for_each(|rule| policy.add(rule.clone()));
         Arc::new(policy)
+    }
+
+    /// Its workspaces: its own sharing, if it says one, and of each bound the stricter.
+    pub fn workspace(&self, server: &WorkspaceConfig) -> WorkspaceConfig {
+        let mut own = server.stricter(&self.workspace);
+        if self.has_scope {
+            own.scope = self.workspace.scope;
+        }
+        own
     }
 
     /// The limits of its calls, below the limits of the server.
@@ -352,4 +362,46 @@ fn rules(
         Ok(rule)
     };
     entry.rules.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::WorkspaceScope;
+
+    fn principal(text: &str) -> Principal {
+        let text = format!("[[principal]]\nname = \"anna\"\n{text}\n");
+        let file = ConfigFile::parse(&text, Path::new("/")).unwrap();
+        let said = Provenance {
+            source: RuleSource::UserSettings,
+            file: None,
+        };
+        let mut read = Vec::new();
+        Principal::read(&file, &said, &mut read).unwrap();
+        read.remove(0)
+    }
+
+    #[test]
+    fn a_workspace_has_the_stricter_bounds_whichever_file_says_them() {
+        let own =
+            "workspace = { per = \"principal\", quota = \"2MiB\", max_files = 5, ttl = \"60m\" }";
+        let own = principal(own);
+        let mut server = WorkspaceConfig::default();
+        server.settings.quota.bytes = 1 << 20;
+        server.settings.time_to_live = Some(Duration::from_secs(60));
+        server.on_failure = toolcell_workspace::OnFailure::RollBack;
+        let both = own.workspace(&server);
+        assert_eq!(both.scope, WorkspaceScope::Principal);
+        assert_eq!(
+            (both.settings.quota.bytes, both.settings.quota.files),
+            (1 << 20, 5)
+        );
+        assert_eq!(both.settings.time_to_live, Some(Duration::from_secs(60)));
+        assert_eq!(both.on_failure, server.on_failure);
+        server.scope = WorkspaceScope::Session;
+        assert_eq!(principal("").workspace(&server), server);
+    }
 }

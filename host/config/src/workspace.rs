@@ -65,6 +65,21 @@ impl WorkspaceConfig {
         Ok(())
     }
 
+    /// These, with the stricter of each bound of both.
+    pub(super) fn stricter(&self, other: &Self) -> Self {
+        let mut both = *self;
+        let quota = &mut both.settings.quota;
+        let most = &other.settings.quota;
+        quota.bytes = quota.bytes.min(most.bytes);
+        quota.files = quota.files.min(most.files);
+        let times = [self.settings.time_to_live, other.settings.time_to_live];
+        both.settings.time_to_live = times.into_iter().flatten().min();
+        if other.on_failure == OnFailure::RollBack {
+            both.on_failure = OnFailure::RollBack;
+        }
+        both
+    }
+
     /// As for a server: a session's workspaces do not stay for ever.
     #[must_use]
     pub fn served(mut self) -> Self {

@@ -58,6 +58,14 @@ pub struct TokenIssuer {
     pub skew: Duration,
 }
 
+/// How records name a caller that has a token, or signs in.
+pub const TOKEN_CALLER: &str = "token:";
+
+/// The caller, as records have it, that the configuration and token files call `name`.
+pub fn token_caller(name: &str) -> String {
+    format!("{TOKEN_CALLER}{name}")
+}
+
 /// Recognizes a principal by a token's issuer and claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtMatch {

@@ -56,7 +56,7 @@ pub use grants::{
     ClosedPath, FolderGrant, GrantWord, Grants, MissingFolder, VariableGrant, WORKSPACE,
 };
 pub use hook_permit::HookPermit;
-pub use issuer::{JwtMatch, SignatureAlgorithm, TokenIssuer};
+pub use issuer::{JwtMatch, SignatureAlgorithm, TOKEN_CALLER, TokenIssuer, token_caller};
 pub use limits::{Limits, NetworkLimits};
 pub use network::{Network, NetworkGrants};
 pub use opinion::Opinion;

@@ -3,12 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use toolcell_policy::WordPattern;
+use toolcell_policy::{TOKEN_CALLER, WordPattern, token_caller};
 
 use crate::{Server, ServerTools};
-
-/// How callers are named in records.
-const PREFIX: &str = "token:";
 
 /// Makes the tools of a caller from its server's.
 pub type NarrowFn = Box<dyn Fn(&ServerTools) -> ServerTools + Send + Sync>;
@@ -51,16 +48,11 @@ pub struct Principals(Arc<HashMap<Arc<str>, Arc<PrincipalTools>>>);
 impl FromIterator<PrincipalTools> for Principals {
     fn from_iter<T: IntoIterator<Item = PrincipalTools>>(principals: T) -> Self {
         let named = principals.into_iter().map(|principal| {
-            let caller: Arc<str> = caller(&principal.name).into();
+            let caller: Arc<str> = token_caller(&principal.name).into();
             (caller, Arc::new(principal))
         });
         Self(Arc::new(named.collect()))
     }
-}
-
-/// The caller, as records have it, that the configuration and token files call `name`.
-pub(super) fn caller(name: &str) -> String {
-    format!("{PREFIX}{name}")
 }
 
 impl Principals {
@@ -128,7 +120,7 @@ impl Server {
 
 impl PrincipalTools {
     pub(super) fn may_approve(&self, caller: &str) -> bool {
-        let name = caller.strip_prefix(PREFIX).unwrap_or(caller);
+        let name = caller.strip_prefix(TOKEN_CALLER).unwrap_or(caller);
         name != self.name && self.approves.iter().any(|pattern| pattern.matches(name))
     }
 }

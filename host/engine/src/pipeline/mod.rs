@@ -138,8 +138,9 @@ pub fn call(services: &Services, request: Request) -> impl Future<Output = Box<C
 }
 
 async fn whole(mut journey: Box<CallState<'_>>) -> Box<CallRecord> {
-    let counts = journey.counts();
-    let caller = journey.request.actor_ref.as_deref().filter(|_| counts);
+    // A call that waited for an approval has begun long ago.
+    let begins = journey.counts() && journey.resumed.is_none();
+    let caller = journey.request.actor_ref.as_deref().filter(|_| begins);
     let executed = match journey.services.quotas.begin(caller) {
         Ok(place) => {
             journey.quota = place;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow, bail, ensure};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use toolcell_policy::{TOKEN_CALLER, token_caller};
 use toolcell_system::named_file;
 use toolcell_system::readers::foreign_reader;
 
-use crate::principals::caller;
 use crate::random_name;
 
 /// A shorter one can be guessed.
@@ -52,7 +52,7 @@ impl Tokens {
         let mut tokens = Self::none();
         tokens.callers.push(Token {
             digest: digest(&text),
-            name: "token:generated".into(),
+            name: token_caller("generated").into(),
             is_named: false,
         });
         Ok((tokens, text))
@@ -92,7 +92,7 @@ impl Tokens {
             );
             tokens.push(Token {
                 digest,
-                name: caller(&name).into(),
+                name: token_caller(&name).into(),
                 is_named: named.is_some(),
             });
         }
@@ -132,7 +132,7 @@ impl Tokens {
             );
         }
         let named = |token: Token| {
-            let name = token.name.strip_prefix("token:").unwrap_or(&token.name);
+            let name = token.name.strip_prefix(TOKEN_CALLER).unwrap_or(&token.name);
             Token {
                 name: format!("approver:{name}").into(),
                 ..token
@@ -173,7 +173,7 @@ impl Tokens {
         };
         let is_caller = |token: &&Token| self.callers.iter().any(|known| is_same(known, token));
         let Token { name, .. } = approvers.callers.iter().find(is_caller)?;
-        Some(name.strip_prefix("token:").unwrap_or(name))
+        Some(name.strip_prefix(TOKEN_CALLER).unwrap_or(name))
     }
 
     /// Requires no token. For loopback only.

@@ -39,7 +39,7 @@ impl MmapOptions {
     ///
     /// # Safety
     ///
-    /// The caller need not do anything: other than a map, the bytes stay when somebody changes the file.
+    /// Safe, unlike with a map: the bytes stay when somebody changes the file.
     pub unsafe fn map(&self, mut file: &File) -> Result<Mmap> {
         let size = file.metadata()?.len();
         if size > BYTES_MAX {

@@ -188,7 +188,7 @@ async fn load_one(
     Ok(loaded)
 }
 
-/// The caller, if it has rules of its own by now.
+/// The caller, if the configuration has rules of its own for it.
 fn principal_of<'a>(kept: &StoredApproval, layers: &'a ConfigLayers) -> Option<&'a Principal> {
     let actor = kept.approval.actor_ref.as_deref()?;
     layers.principals.iter().find(|one| one.caller() == actor)

@@ -13,11 +13,10 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
-use toolcell_policy::{JwtMatch, TokenIssuer};
+use toolcell_policy::{JwtMatch, TokenIssuer, token_caller};
 use toolcell_spec::{ErrorCode, Timestamp};
 
 use crate::log::OperatorLog;
-use crate::principals::caller;
 
 use super::problem::Problem;
 use issuer::{IssuerKeys, IssuerUnreachable};
@@ -65,7 +64,7 @@ impl TokenIssuers {
             );
         }
         let principals = principals.into_iter();
-        let principals = principals.map(|(name, known)| (caller(name).into(), known));
+        let principals = principals.map(|(name, known)| (token_caller(name).into(), known));
         Ok(Self {
             issuers,
             principals: principals.collect(),
