@@ -17,6 +17,7 @@ const PAIRS: [(&str, &str); 3] = [
 ];
 /// Of each text: their comparison takes the product of both.
 const COMPARED_MAX: usize = 400;
+const COMPARED_BYTES_MAX: usize = 64 << 10;
 
 /// A unified diff, with a colour for each line.
 pub(crate) fn unified(text: &str) -> Markup {
@@ -32,9 +33,12 @@ pub(crate) fn unified(text: &str) -> Markup {
 
 /// `None` if they are the same, or too long to compare.
 pub(crate) fn between(before: &str, after: &str) -> Option<Markup> {
+    if before == after || before.len().max(after.len()) > COMPARED_BYTES_MAX {
+        return None;
+    }
     let old: Vec<&str> = before.lines().collect();
     let new: Vec<&str> = after.lines().collect();
-    if before == after || old.len().max(new.len()) > COMPARED_MAX {
+    if old.len().max(new.len()) > COMPARED_MAX {
         return None;
     }
     let changes = changes(&old, &new);
@@ -54,12 +58,11 @@ pub(crate) fn edits(arguments: &Value) -> Vec<Markup> {
     let listed = arguments.get("edits").and_then(Value::as_array);
     let listed = listed.into_iter().flatten();
     let edits = std::iter::once(arguments).chain(listed).take(EDITS_MAX);
-    let text = |edit: &Value, name: &str| Some(edit.get(name)?.as_str()?.to_owned());
     edits
         .filter_map(|edit| {
-            let both = |(old, new)| Some((text(edit, old)?, text(edit, new)?));
+            let both = |(old, new)| Some((edit.get(old)?.as_str()?, edit.get(new)?.as_str()?));
             let (old, new) = PAIRS.into_iter().find_map(both)?;
-            between(&old, &new)
+            between(old, new)
         })
         .collect()
 }

@@ -12,7 +12,7 @@ use http::header::CONTENT_TYPE;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 use toolcell_journal::EventReader;
-use toolcell_spec::ApprovalState;
+use toolcell_system::pool::WATCHED;
 
 use super::PageState;
 use super::layout::PageProblem;
@@ -55,7 +55,9 @@ impl LiveChanges {
             }
             let begun = reader.take();
             // A log that is busy is read at the next tick.
-            if let Ok((read, change)) = state.aside(move |state| look(state, begun)).await {
+            let own = Arc::clone(state);
+            let looked = WATCHED.run(move || look(&own, begun)).await;
+            if let Ok(Ok((read, change))) = looked {
                 reader = Some(read);
                 self.sender
                     .send_if_modified(|known| std::mem::replace(known, change.clone()) != change);
@@ -85,11 +87,8 @@ pub(crate) fn waiting(state: &PageState) -> Result<usize, PageProblem> {
     if !state.journal.exists() {
         return Ok(0);
     }
-    let listed = state.journal.with(|store| store.list(false))?;
-    let open = listed.iter();
-    Ok(open
-        .filter(|call| call.state == ApprovalState::Pending)
-        .count())
+    let waiting = state.journal.with(|store| store.waiting())?;
+    Ok(usize::try_from(waiting).unwrap_or(usize::MAX))
 }
 
 /// A stream of server-sent events.

@@ -9,7 +9,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::{Semaphore, oneshot};
 
+/// Of calls, and of all others: a call that waits for an approval must not keep its answer from being given.
 const COMMANDS_MAX: usize = 8;
+/// Commands that run a tool, which can take long.
+const CALLS: [&str; 2] = ["call", "replay"];
 /// Of each output of a command, in bytes. What is left ends the command's pipe.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
@@ -18,7 +21,9 @@ pub struct Program {
     path: PathBuf,
     tools: Vec<String>,
     grants: Vec<String>,
-    places: Arc<Semaphore>,
+    denials: Vec<String>,
+    calls: Arc<Semaphore>,
+    others: Arc<Semaphore>,
 }
 
 /// A command that ended.
@@ -36,13 +41,20 @@ impl CommandOutput {
 }
 
 impl Program {
-    /// `grants` are options of `toolcell call`.
-    pub fn new(path: PathBuf, tools: Vec<String>, grants: Vec<String>) -> Self {
+    /// `grants` and `denials` are options of `toolcell call`; the page shows the grants.
+    pub fn new(
+        path: PathBuf,
+        tools: Vec<String>,
+        grants: Vec<String>,
+        denials: Vec<String>,
+    ) -> Self {
         Self {
             path,
             tools,
             grants,
-            places: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            denials,
+            calls: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            others: Arc::new(Semaphore::new(COMMANDS_MAX)),
         }
     }
 
@@ -54,6 +66,11 @@ impl Program {
         &self.grants
     }
 
+    /// Options of a call.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = String> {
+        self.grants.iter().chain(&self.denials).cloned()
+    }
+
     /// `None` if the command still runs after `patience`: it goes on by itself.
     pub(crate) async fn run(
         &self,
@@ -61,7 +78,10 @@ impl Program {
         input: Vec<u8>,
         patience: Duration,
     ) -> std::io::Result<Option<CommandOutput>> {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let first = arguments.first().map(String::as_str).unwrap_or_default();
+        let is_call = CALLS.contains(&first);
+        let places = if is_call { &self.calls } else { &self.others };
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else {
             let why = "too many commands of this page still run; wait for one to end";
             return Err(std::io::Error::other(why));
         };

@@ -2,6 +2,8 @@
 
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use toolcell_engine::approval::pretty;
 use toolcell_spec::text::{Whitespace, visible};
 
 /// In characters; the whole text is behind a link.
@@ -48,4 +50,9 @@ pub(crate) fn block(text: &str, whole: &str) -> Markup {
 /// A part of a path or query.
 pub(crate) fn in_url(text: &str) -> String {
     utf8_percent_encode(text, IN_URL).to_string()
+}
+
+/// JSON with a line for each value, or, if it is large, on one line: nesting could multiply its size.
+pub(crate) fn laid_out(value: &Value) -> String {
+    pretty(&value.to_string()).into_owned()
 }

@@ -11,7 +11,6 @@ use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 use toolcell::Home;
 use toolcell_page::{InspectPage, Program, serve};
-use toolcell_sandbox::ListenGuard;
 
 use super::calls;
 use super::exit::{BadRequest, Exit};
@@ -54,13 +53,16 @@ impl Inspect {
         let log = calls::log(&home)?;
         let program = std::env::current_exe().context("cannot find the toolcell program itself")?;
         let grants = words(&self.grants)?;
-        let program = Program::new(program, self.tools, grants);
         Runtime::on_all_processors()?.block_on(async {
             let listener = TcpListener::bind(self.listen).await.map_err(|error| {
                 BadRequest(format!("cannot listen at {}: {error}", self.listen))
             })?;
             let address = listener.local_addr().context("cannot find the address")?;
-            let _listening = ListenGuard::at(address);
+            // No tool that is tried here reaches the page.
+            let port = address.port();
+            let own = [address.to_string(), format!("localhost:{port}")];
+            let denials = own.map(|own| format!("--deny-net={own}")).to_vec();
+            let program = Program::new(program, self.tools, grants, denials);
             let page = InspectPage::new(address, &home, log, program)?;
             writeln!(std::io::stderr(), "Page at {}", page.url())?;
             // Kept until the end: a browser can be slow to start.

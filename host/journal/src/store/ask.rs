@@ -1,22 +1,23 @@
-use rusqlite::{Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
 use crate::database::change;
-use toolcell_spec::{CallRecord, InvocationId, ToolInvocation};
+use toolcell_spec::{CallRecord, InvocationId, Timestamp, ToolInvocation};
 
 use super::retention::{STORE_BYTES_MAX, forget_old, make_room};
 use super::{ApprovalRequest, History, Store, StoreError, WAITING_MAX, entry};
 
 impl Store {
+    /// The number of questions that are open.
+    pub fn waiting(&self) -> Result<u32, StoreError> {
+        waiting(&self.connection, Timestamp::now())
+    }
+
     /// On disk when this returns.
     pub fn ask(&mut self, asking: &ApprovalRequest) -> Result<(), StoreError> {
         let transaction = change(&mut self.connection)?;
         forget_old(&transaction, asking.approval.asked_at, self.age_max)?;
         let now = asking.approval.asked_at.unix_millis();
-        let waiting: u32 = transaction.query_row(
-            "SELECT count(*) FROM approvals WHERE state = 'pending' AND expires_at > ?1",
-            [now],
-            |row| row.get(0),
-        )?;
+        let waiting = waiting(&transaction, asking.approval.asked_at)?;
         if waiting >= WAITING_MAX {
             return Err(StoreError::Full(waiting));
         }
@@ -111,4 +112,9 @@ pub(super) fn put_call(
         ],
     )?;
     Ok(())
+}
+
+fn waiting(connection: &Connection, now: Timestamp) -> Result<u32, StoreError> {
+    let sql = "SELECT count(*) FROM approvals WHERE state = 'pending' AND expires_at > ?1";
+    Ok(connection.query_row(sql, [now.unix_millis()], |row| row.get(0))?)
 }

@@ -125,7 +125,7 @@ pub(crate) async fn show(
     Path(name): Path<String>,
 ) -> Result<Response, PageProblem> {
     let entry = find(&state, &name).await?;
-    let described = run(&state, &["describe", &name, "--json"]).await?;
+    let described = run(&state, &["describe", "--json", "--", &name]).await?;
     let namespaces = items(&described, "namespaces").first();
     let component = namespaces
         .map(|one| text(one, "producer"))
@@ -339,10 +339,15 @@ pub(crate) async fn attempt(
 ) -> Result<Response, PageProblem> {
     find(&state, &name).await?;
     let tool = fields.get("tool").map(String::as_str).unwrap_or_default();
+    // The last `#` of a name begins the tool's.
+    if tool.contains(['#', '\0']) {
+        return Err(PageProblem::unknown("no tool has this name here"));
+    }
     let input = arguments(&fields)?.to_string();
-    let mut words = vec!["call".to_owned(), format!("{name}#{tool}"), "-".to_owned()];
-    words.push("--json".to_owned());
-    words.extend(state.program.grants().iter().cloned());
+    let mut words = vec!["call".to_owned(), "--json".to_owned()];
+    words.extend(state.program.rules());
+    // A name is no option, whatever it begins with.
+    words.extend(["--".to_owned(), format!("{name}#{tool}"), "-".to_owned()]);
     let ran = state
         .program
         .run(&words, input.into_bytes(), CALL_PATIENCE)
@@ -354,6 +359,10 @@ pub(crate) async fn attempt(
     let id = result.as_ref().map(|result| text(result, "invocation_id"));
     match id.filter(|id| !id.is_empty()) {
         Some(id) => see(&format!("/calls/{}", in_url(id))),
+        None if ran.said().is_empty() => {
+            let why = "the answer is too large for this view: find the call in the list of calls";
+            Err(PageProblem::new(StatusCode::CONFLICT, why))
+        }
         None => Err(PageProblem::new(StatusCode::CONFLICT, ran.said())),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::extract::{Form, Multipart, Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -25,8 +26,10 @@ use crate::{PageState, live};
 const FILES_MAX: usize = 1_000;
 const PREVIEW_BYTES_MAX: u64 = 256 << 10;
 const IMAGE_BYTES_MAX: u64 = 16 << 20;
-/// While a call uses the workspace.
-const WAIT: Duration = Duration::from_secs(5);
+/// Each is written, and counted, by itself.
+const UPLOADS_MAX: usize = 100;
+/// While a call uses the workspace: a thread that waits is one less for the log.
+const WAIT: Duration = Duration::from_millis(100);
 
 #[derive(Deserialize)]
 pub(crate) struct FilePath {
@@ -300,6 +303,12 @@ pub(crate) async fn upload(
     let mut folder = String::new();
     while let Some(field) = form.next_field().await.map_err(wrong)? {
         match field.file_name().map(str::to_owned) {
+            Some(_) if files.len() >= UPLOADS_MAX => {
+                let why = format!(
+                    "at most {UPLOADS_MAX} files at once: send an archive with toolcell workspace put --tar"
+                );
+                return Err(PageProblem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
+            }
             Some(file) => files.push((file, field.bytes().await.map_err(wrong)?)),
             None if field.name() == Some("folder") => folder = field.text().await.map_err(wrong)?,
             None => {}

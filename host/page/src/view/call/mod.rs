@@ -22,7 +22,7 @@ use toolcell_system::pool::STORE;
 
 use super::{list, text};
 use crate::layout::{PageProblem, Place, page};
-use crate::text::line;
+use crate::text::{laid_out, line};
 use crate::{PageState, live, waiting};
 pub(super) use output::kind;
 
@@ -95,7 +95,7 @@ pub(super) fn plain(text: String) -> Response {
 
 fn whole_part(record: &Value, part: &str) -> Option<String> {
     let result = record.get("result").unwrap_or(&Value::Null);
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).ok();
+    let pretty = |value: &Value| Some(laid_out(value));
     match part {
         "record" => pretty(record),
         "arguments" => pretty(record.pointer("/invocation/model_input")?),

@@ -8,7 +8,7 @@ use crate::PageState;
 use crate::diff::{between, edits};
 use crate::json_tree::{tree, whole};
 use crate::layout::{badge, fact};
-use crate::text::{in_url, line};
+use crate::text::{in_url, laid_out, line};
 use crate::words::quoted;
 
 const CHILDREN_MAX: usize = 200;
@@ -68,12 +68,10 @@ fn command(invocation: &Value) -> Markup {
         .filter(|rule| rule.starts_with(GRANT))
         .map(quoted)
         .collect();
-    let mut words = vec![
-        "toolcell call".to_owned(),
-        quoted(&tool),
-        quoted(&input.to_string()),
-    ];
+    let mut words = vec!["toolcell call".to_owned()];
     words.extend(grants);
+    // A caller chose the name: it is no option.
+    words.extend(["--".to_owned(), quoted(&tool), quoted(&input.to_string())]);
     let command = words.join(" ");
     html! {
         @if command.len() <= 4_000 {
@@ -170,8 +168,8 @@ pub(super) fn arguments(record: &Value) -> Markup {
     let called = invocation
         .get("call_input")
         .or(invocation.get("permission_input"));
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
-    let changed = called.and_then(|called| between(&pretty(sent), &pretty(called)));
+    let changed = called.filter(|called| *called != sent);
+    let changed = changed.and_then(|called| between(&laid_out(sent), &laid_out(called)));
     let result = record.get("result").unwrap_or(&Value::Null);
     html! {
         section aria-labelledby="arguments" {
