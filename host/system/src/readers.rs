@@ -28,12 +28,16 @@ pub fn foreign_reader(file: &File) -> io::Result<Option<&'static str>> {
     if mode & 0o007 != 0 {
         return Ok(Some("any user"));
     }
-    if mode & 0o070 == 0 {
-        return Ok(None);
-    }
     let me = geteuid().as_raw();
     if metadata.uid() != 0 && metadata.uid() != me {
         return Ok(Some("another user"));
+    }
+    if mode & 0o070 == 0 {
+        return Ok(None);
+    }
+    // Of a file of its own, a user closes the group: a common group has others in it.
+    if metadata.uid() != 0 {
+        return Ok(Some("a group of other users"));
     }
     let entries = match access_list(file)? {
         Some(entries) => entries,
@@ -128,8 +132,11 @@ mod tests {
             |mode| std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
         chmod(0o400);
         assert_eq!(reader(), None);
+        // A user's own file has no readers beside the user.
+        let is_root = geteuid().is_root();
+        let of_root = |reader| (!is_root).then_some("a group of other users").or(reader);
         chmod(0o440);
-        assert_eq!(reader(), None, "the group of this process");
+        assert_eq!(reader(), of_root(None), "the group of this process");
         chmod(0o444);
         assert_eq!(reader(), Some("any user"));
         chmod(0o400);
@@ -157,10 +164,10 @@ mod tests {
         let mode = file.as_file().metadata().unwrap().mode();
         assert_eq!(
             (mode & 0o777, reader()),
-            (0o440, None),
+            (0o440, of_root(None)),
             "the mode shows the mask"
         );
         allow(me + 1);
-        assert_eq!(reader(), Some("another user"));
+        assert_eq!(reader(), of_root(Some("another user")));
     }
 }

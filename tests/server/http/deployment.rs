@@ -322,6 +322,40 @@ fn told(socket: &UnixDatagram, meant: &str) -> String {
     }
 }
 
+/// The program as systemd starts it with a socket.
+fn passed(listener: &impl std::os::fd::AsFd, options: &[&str]) -> Command {
+    rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty()).unwrap();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&listener.as_fd());
+    let mut command = Command::new("bash");
+    let script = format!(
+        "exec 3<&{fd}; [ {fd} = 3 ] || exec {fd}<&-; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\""
+    );
+    command.args(["-c", &script, "bash", env!("CARGO_BIN_EXE_toolcell")]);
+    // Its own option is left out.
+    command.args(Web::arguments(&["probe#echo"], options));
+    command.env("TOOLCELL_HOME", kept("home"));
+    command
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_socket_of_systemd_that_others_can_open_needs_a_token() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    let (_guard, folder) = scratch();
+    let path = folder.join("socket");
+    let in_file = UnixListener::bind(&path).unwrap();
+    let mode = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(&path, mode).unwrap();
+    let name = SocketAddr::from_abstract_name(folder.display().to_string()).unwrap();
+    let nameless = UnixListener::bind_addr(&name).unwrap();
+    for listener in [in_file, nameless] {
+        let refused = Toolcell::exactly(passed(&listener, &["--no-token"])).run();
+        assert!(refused.exits(2).stderr.contains("--no-token"));
+    }
+}
+
 #[test]
 fn systemd_passes_the_socket_and_is_told_what_happens() {
     let (_guard, folder) = scratch();
@@ -329,16 +363,7 @@ fn systemd_passes_the_socket_and_is_told_what_happens() {
     let manager = UnixDatagram::bind(&notify).unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&listener);
-    let mut command = Command::new("bash");
-    let script = format!(
-        "exec 3<&{fd}; [ {fd} = 3 ] || exec {fd}<&-; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\""
-    );
-    command.args(["-c", &script, "bash", env!("CARGO_BIN_EXE_toolcell")]);
-    // Its own option is left out.
-    command.args(Web::arguments(&["probe#echo"], [""; 0]));
-    command.env("TOOLCELL_HOME", kept("home"));
+    let mut command = passed(&listener, &[]);
     command.env("NOTIFY_SOCKET", &notify);
     let mut web = Web::run(Toolcell::exactly(command));
     assert_eq!(web.address, address);

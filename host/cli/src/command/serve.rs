@@ -113,6 +113,9 @@ impl Serve {
     pub(super) fn run(mut self) -> anyhow::Result<Exit> {
         // First, because it changes the environment.
         let passed = PassedSocket::take()?;
+        if let Some(passed) = &passed {
+            self.deployment.listen_mode = passed.mode();
+        }
         self.prepare();
         if self.deployment.check {
             return self.check(passed);

@@ -77,6 +77,8 @@ struct PlaceState {
     free: usize,
     /// Callers with a place, or that wait for one.
     callers: HashMap<Arc<str>, CallerQueue>,
+    /// Of all callers: mostly none, and then none is looked for.
+    waiting: usize,
     arrivals: u64,
 }
 
@@ -125,6 +127,7 @@ impl SharedPlaces {
             state: Mutex::new(PlaceState {
                 free: total,
                 callers: HashMap::new(),
+                waiting: 0,
                 arrivals: 0,
             }),
         }))
@@ -209,6 +212,7 @@ impl SharedPlaces {
             state.arrivals += 1;
             let queue = state.callers.entry(Arc::from(caller)).or_default();
             queue.waiting.push_back((number, sender));
+            state.waiting += 1;
             // A place may have become free since.
             self.serve(&mut state);
             Arrival {
@@ -229,6 +233,7 @@ impl SharedPlaces {
             let Some((_, sender)) = queue.waiting.pop_front() else {
                 return;
             };
+            state.waiting = state.waiting.saturating_sub(1);
             let place = self.give(state, &caller);
             if let Err(mut unwanted) = sender.send(place) {
                 // Not by its drop, which would lock the state again.
@@ -240,7 +245,7 @@ impl SharedPlaces {
 
     /// The caller whose call gets the next place.
     fn next(&self, state: &PlaceState) -> Option<Arc<str>> {
-        if state.free == 0 {
+        if state.free == 0 || state.waiting == 0 {
             return None;
         }
         let waiting = state.callers.iter().filter_map(|(name, queue)| {
@@ -285,7 +290,10 @@ impl Drop for Arrival<'_> {
     fn drop(&mut self) {
         let mut state = self.places.state();
         if let Some(queue) = state.callers.get_mut(self.caller) {
+            let before = queue.waiting.len();
             queue.waiting.retain(|(number, _)| *number != self.number);
+            let left = before - queue.waiting.len();
+            state.waiting = state.waiting.saturating_sub(left);
         }
         SharedPlaces::forget(&mut state, self.caller);
     }

@@ -103,10 +103,11 @@ impl ProxySettings {
             return "an unknown address".to_owned();
         };
         let mut client = peer;
+        // A line that cannot be read ends the search, as an address does that cannot be parsed.
         let lines: Vec<&str> = headers
             .get_all(FORWARDED_FOR)
             .iter()
-            .filter_map(|line| line.to_str().ok())
+            .map(|line| line.to_str().unwrap_or_default())
             .collect();
         let mut named = lines.iter().rev().flat_map(|line| line.rsplit(','));
         while self.trusted.contains(&client) {
@@ -154,6 +155,13 @@ mod tests {
         );
         assert_eq!(client("127.0.0.1", &["6.6.6.6, <b>"]), "127.0.0.1");
         assert_eq!(client("127.0.0.1", &[]), "127.0.0.1");
+        // What a proxy appends to a line that cannot be read does not hide the line.
+        let mut headers = HeaderMap::new();
+        headers.append(FORWARDED_FOR, HeaderValue::from_static("6.6.6.6"));
+        let unread = HeaderValue::from_bytes(b"\xff, 203.0.113.9").unwrap();
+        headers.append(FORWARDED_FOR, unread);
+        let peer = "127.0.0.1".parse().unwrap();
+        assert_eq!(settings.client(Some(peer), &headers), "127.0.0.1");
     }
 
     #[test]

@@ -208,9 +208,10 @@ impl Routes {
         let mut own = self.tokens.lock();
         *own = tokens.unwrap_or_else(|| own.clone());
         let offering = self.server.offering();
-        let mut table = self.table.write();
-        let new = (self.tables).table(&own, &offering, &self.api, Some(&table));
-        *table = Arc::new(new);
+        // The lock of the tokens keeps another renewal out; requests go on meanwhile.
+        let before = self.table();
+        let new = (self.tables).table(&own, &offering, &self.api, Some(&before));
+        *self.table.write() = Arc::new(new);
     }
 
     pub(super) async fn answer(

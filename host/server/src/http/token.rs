@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::random_name;
 /// A shorter one can be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
 /// In bytes; a larger token file is rejected.
-const FILE_BYTES_MAX: u64 = 64 << 10;
+const FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// Kept as digests, which are all that is looked up, so that response times reveal nothing about a token.
 #[derive(Clone, Default)]
@@ -70,6 +71,7 @@ impl Tokens {
             .map(str::trim)
             .filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut tokens: Vec<Token> = Vec::new();
+        let mut known = HashSet::new();
         for (at, line) in lines.enumerate() {
             let named = line.split_once(char::is_whitespace);
             let (name, token) = match named {
@@ -85,9 +87,8 @@ impl Tokens {
                 "the token of {name} has characters that no header holds"
             );
             let digest = digest(token);
-            let is_known = tokens.iter().any(|known| known.digest == digest);
             ensure!(
-                !is_known,
+                known.insert(digest.clone()),
                 "the token of {name} is that of an earlier line, too: give each caller its own"
             );
             tokens.push(Token {

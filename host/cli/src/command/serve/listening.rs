@@ -1,14 +1,14 @@
 //! The sockets of a server: of its own, or passed by systemd.
 
 use std::fmt;
+use std::fs::Permissions;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use listenfd::ListenFd;
-use rustix::fs::Mode;
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 use toolcell_server::HttpListener;
 
@@ -89,6 +89,19 @@ impl PassedSocket {
         }
     }
 
+    /// Who may connect: systemd made the file. An abstract socket has none, and is open to all users.
+    pub(super) fn mode(&self) -> u32 {
+        let mode = |listener: &StdUnixListener| {
+            let address = listener.local_addr().ok()?;
+            let metadata = address.as_pathname()?.metadata().ok()?;
+            Some(metadata.mode() & 0o777)
+        };
+        match self {
+            Self::Tcp(_) => 0o777,
+            Self::Unix(listener) => mode(listener).unwrap_or(0o777),
+        }
+    }
+
     /// Must be called within a runtime.
     pub(super) fn listen(self) -> io::Result<HttpListener> {
         match self {
@@ -132,15 +145,12 @@ pub(super) fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The file has `mode` from its first moment on. Must be called within a runtime.
+/// Nobody can connect before the file has `mode`. Must be called within a runtime.
 pub(super) fn listen_in(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     remove_stale(path)?;
     let socket = UnixSocket::new_stream()?;
-    // The mask is the process's: for this moment, other new files are at least as closed.
-    let mask = rustix::process::umask(Mode::from_bits_truncate(!mode & 0o777));
-    let bound = socket.bind(path);
-    rustix::process::umask(mask);
-    bound?;
+    socket.bind(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(mode))?;
     let inode = path.symlink_metadata()?.ino();
     let file = SocketFile {
         path: path.to_owned(),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use http::Uri;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use toolcell_policy::TokenIssuer;
 use toolcell_spec::read_unique_json;
 use toolcell_system::BoxFuture;
@@ -21,6 +22,8 @@ const FETCH_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(5);
 /// After that the keys are fetched again in the background: an issuer may have taken one back.
 const FRESH: Duration = Duration::from_secs(300);
+/// Requests that wait for new keys; more are refused, for a while.
+const WAITERS_MAX: usize = 64;
 const METADATA_VALUES_MAX: usize = 10_000;
 /// Where metadata is, below the origin and before or after the path of the issuer (RFC 8414, OpenID Connect Discovery).
 const METADATA: [(&str, bool); 3] = [
@@ -48,6 +51,8 @@ pub(super) struct IssuerKeys {
     known: RwLock<KnownKeys>,
     /// Held by the one request that is under way.
     attempt: Arc<tokio::sync::Mutex<Attempt>>,
+    /// Requests that wait for it.
+    waiters: Semaphore,
 }
 
 #[derive(Clone, Default)]
@@ -79,6 +84,7 @@ impl IssuerKeys {
             log,
             known: RwLock::default(),
             attempt: Arc::default(),
+            waiters: Semaphore::new(WAITERS_MAX),
         });
         keys.refresh();
         keys
@@ -91,11 +97,14 @@ impl IssuerKeys {
     ) -> Result<Arc<KeySet>, IssuerUnreachable> {
         let known = self.current();
         if known.keys.knows(token) {
-            if known.at.is_some_and(|at| at.elapsed() > FRESH) {
-                self.refresh();
-            }
+            self.keep_fresh();
             return Ok(known.keys);
         }
+        // Anybody can send a token with an unknown key.
+        let Ok(_waiter) = self.waiters.try_acquire() else {
+            let why = "too many tokens with unknown keys wait for it";
+            return Err(IssuerUnreachable(why.to_owned()));
+        };
         // The request of another token may just have brought the key.
         let attempt = Arc::clone(&self.attempt).lock_owned().await;
         let known = self.current();
@@ -115,6 +124,13 @@ impl IssuerKeys {
         match failed {
             Some(why) => Err(IssuerUnreachable(why)),
             None => Ok(self.current().keys),
+        }
+    }
+
+    /// A key that the issuer took back must not stay for the tokens that it has signed.
+    pub(super) fn keep_fresh(self: &Arc<Self>) {
+        if self.current().at.is_some_and(|at| at.elapsed() > FRESH) {
+            self.refresh();
         }
     }
 

@@ -166,6 +166,7 @@ impl SignIn {
             known.end > now.unix_millis() && Arc::ptr_eq(&known.keys, &known.issuer.keys())
         };
         if let Some(known) = known.filter(|known| still(known) || !guard!("token_end")) {
+            known.issuer.keep_fresh();
             return Ok(known.principal);
         }
         let verified = self.verify(token, now).await;
