@@ -373,3 +373,37 @@ fn one_that_would_widen_is_refused_with_its_place() {
         assert!(!told.contains("secret-token-0123"), "{told}");
     }
 }
+
+/// KiB of memory of a server of so many principals, of whom one has called.
+#[cfg(target_os = "linux")]
+fn memory_of(principals: usize) -> u64 {
+    let one = |number: usize| {
+        let digest = digest(format!("token-of-the-principal-{number}").as_bytes());
+        format!(
+            "[[principal]]\nname = \"p{number}\"\ntokens = [\"{digest}\"]\ntools = [\"probe.e*\"]\n\
+             quotas = {{ calls_at_once = 4 }}\n"
+        )
+    };
+    let text: String = (0..principals).map(one).collect();
+    let mut served = Served::new(&text).started();
+    let called = served.call("token-of-the-principal-0", "echo", &json!({ "text": "hi" }));
+    assert_eq!(called["status"], "succeeded", "{called}");
+    let status = format!("/proc/{}/status", served.web.as_mut().unwrap().pid());
+    let status = fs::read_to_string(status).unwrap();
+    let own = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .unwrap();
+    own.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn of_a_thousand_principals_those_who_never_call_take_little_memory() {
+    let (one, thousand) = (memory_of(1), memory_of(1_000));
+    // Sessions, budgets and patterns of each would take three times that.
+    assert!(
+        thousand.saturating_sub(one) < 6_000,
+        "{one} KiB, then {thousand}"
+    );
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use toolcell::{Grants, Limits, Policy, Tool};
+use toolcell::{Grants, Tool};
 use toolcell_config::{self as config, ConfigLayers, Principal, WorkspaceConfig};
 use toolcell_engine::catalog::ToolSelection;
 use toolcell_engine::scheduler::Quota;
@@ -65,42 +65,46 @@ pub(crate) struct OfferedTools {
 }
 
 impl OfferedTools {
-    /// Each principal, with tools made from `all`, and its workspaces if they are others.
+    /// Each of `principals`, with tools made from `all` once it calls, and its workspaces if they are others.
     pub(crate) fn of_principals(
         self,
-        layers: &ConfigLayers,
+        principals: Vec<Principal>,
         all: &ServerTools,
+        workspace: &WorkspaceConfig,
         workspaces: impl Fn(WorkspaceConfig) -> Result<Option<Arc<WorkspaceService>>, Refusal>,
     ) -> Result<Principals, Refusal> {
         let offered = Arc::new(self);
-        let one = |principal: &Principal| {
-            let workspace = principal.workspace(&layers.workspace);
-            let workspaces = if workspace == layers.workspace {
+        let one = |mut principal: Principal| {
+            let own = principal.workspace(workspace);
+            let workspaces = if own == *workspace {
                 all.workspaces.clone()
             } else {
-                workspaces(workspace)?
+                workspaces(own)?
             };
-            let rules = OwnRules {
-                grants: principal.grants(&all.tools.grants).map_err(beyond)?,
-                policy: principal.policy(&all.tools.policy),
-                limits: principal.limits(&all.tools.limits),
+            let grants = principal.grants(&all.tools.grants).map_err(beyond)?;
+            let offered = Arc::clone(&offered);
+            let name = principal.name.clone();
+            let tokens = std::mem::take(&mut principal.tokens);
+            let approves = std::mem::take(&mut principal.approves);
+            let own = OwnRules {
+                principal,
+                grants,
                 workspaces,
             };
-            let offered = Arc::clone(&offered);
-            let own = principal.clone();
-            let narrow = Box::new(move |all: &ServerTools| offered.narrow(&own, &rules, all));
-            let tokens = principal.tokens.clone();
-            let mut tools = PrincipalTools::new(principal.name.clone(), tokens, narrow);
-            tools.approves.clone_from(&principal.approves);
+            let narrow = Box::new(move |all: &ServerTools| offered.narrow(&own, all));
+            let mut tools = PrincipalTools::new(name, tokens, narrow);
+            tools.approves = approves;
             Ok(tools)
         };
-        layers.principals.iter().map(one).collect()
+        principals.into_iter().map(one).collect()
     }
 
-    fn narrow(&self, principal: &Principal, own: &OwnRules, all: &ServerTools) -> ServerTools {
+    fn narrow(&self, own: &OwnRules, all: &ServerTools) -> ServerTools {
+        let OwnRules { principal, .. } = own;
+        let policy = principal.policy(&all.tools.policy);
         let is_own = |offer: &&ToolOffer| {
             let tool = &offer.tool;
-            principal.has_tool(tool.declaration(), tool.component(), &own.policy)
+            principal.has_tool(tool.declaration(), tool.component(), &policy)
         };
         let offered = self.offered.iter().filter(is_own).cloned().collect();
         let is_granted = |name: &&String| {
@@ -108,13 +112,13 @@ impl OfferedTools {
             secrets.any(|secret| secret.name == **name)
         };
         let missing = self.missing.iter().filter(is_granted).cloned().collect();
-        let rules = (&*own.policy, &*own.grants);
+        let rules = (&*policy, &*own.grants);
         let offers = surface::expose(offered, self.selection.clone(), rules, &missing);
         let tools = (*all.tools)
             .clone()
             .grants(Arc::clone(&own.grants))
-            .policy(Arc::clone(&own.policy))
-            .limits(own.limits.clone());
+            .policy(policy)
+            .limits(principal.limits(&all.tools.limits));
         let mut tools = all.for_principal(tools, offers);
         tools.workspaces.clone_from(&own.workspaces);
         tools
@@ -122,9 +126,8 @@ impl OfferedTools {
 }
 
 struct OwnRules {
+    principal: Principal,
     grants: Arc<Grants>,
-    policy: Arc<Policy>,
-    limits: Limits,
     workspaces: Option<Arc<WorkspaceService>>,
 }
 

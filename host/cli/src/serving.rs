@@ -316,18 +316,20 @@ impl ServingOptions {
         let tools = settings.tool_set(Arc::new(host)).expire(expire);
         let mut offering = ServerTools::new(tools, offers, approvals);
         offering.keep = layers.journal.keep;
-        offering.workspaces = self.options.workspace.service(home, layers.workspace)?;
+        let workspaces = |config| self.options.workspace.service(home, config);
+        offering.workspaces = workspaces(layers.workspace)?;
         offering.telemetry.clone_from(telemetry);
         if self.listens {
+            let quotas = principals::quotas(&layers);
+            offering.issuers = self.issuers(&layers)?;
             let all = OfferedTools {
                 offered,
                 selection,
                 missing,
             };
-            let workspaces = |config| self.options.workspace.service(home, config);
-            offering.principals = all.of_principals(&layers, &offering, workspaces)?;
-            offering.issuers = self.issuers(&layers)?;
-            self.quotas.set(principals::quotas(&layers));
+            offering.principals =
+                all.of_principals(layers.principals, &offering, &layers.workspace, workspaces)?;
+            self.quotas.set(quotas);
         }
         Ok(offering)
     }

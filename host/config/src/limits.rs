@@ -37,18 +37,25 @@ impl GivenLimits {
         file.set(&mut limits.cpu, "limits: cpu", &section.cpu, time)?;
         let artifacts = &mut limits.max_artifact_bytes;
         for (limit, name, word) in [
-            (&mut limits.memory, "memory", &section.memory),
+            (&mut limits.memory, "limits: memory", &section.memory),
             (
                 &mut limits.memory_total,
-                "memory_total",
+                "limits: memory_total",
                 &section.memory_total,
             ),
-            (&mut limits.max_output, "max_output", &section.max_output),
-            (&mut limits.max_disk, "max_disk", &section.max_disk),
-            (artifacts, "max_artifact_bytes", &section.max_artifact_bytes),
+            (
+                &mut limits.max_output,
+                "limits: max_output",
+                &section.max_output,
+            ),
+            (&mut limits.max_disk, "limits: max_disk", &section.max_disk),
+            (
+                artifacts,
+                "limits: max_artifact_bytes",
+                &section.max_artifact_bytes,
+            ),
         ] {
-            let name = format!("limits: {name}");
-            file.set(limit, &name, word, |text| size(text).map(Some))?;
+            file.set(limit, name, word, |text| size(text).map(Some))?;
         }
         Ok(limits)
     }

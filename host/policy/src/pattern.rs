@@ -1,9 +1,10 @@
 //! Patterns of rules for words, paths and URLs, each compiled once.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, bail, ensure};
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobMatcher};
 use url::Url;
 
 use toolcell_system::resolved_path::ResolvedPath;
@@ -11,22 +12,43 @@ use toolcell_system::resolved_path::ResolvedPath;
 use super::network::{HostName, HostPattern, SplitUrl, host_and_port, is_plain, port_pattern};
 use super::place::rooted;
 
+/// In bytes. A longer one might have no automaton.
+const WORD_PATTERN_MAX: usize = 4 << 10;
+
 /// `*` matches any text.
 #[derive(Clone, Debug)]
-pub struct WordPattern(GlobMatcher);
+pub struct WordPattern(Arc<WordGlob>);
+
+#[derive(Debug)]
+struct WordGlob {
+    glob: Glob,
+    /// Made by its first use: of the patterns of many callers, few are used.
+    matcher: OnceLock<GlobMatcher>,
+}
 
 impl WordPattern {
     pub fn text(&self) -> &str {
-        self.0.glob().glob()
+        self.0.glob.glob()
     }
 
+    /// Fails on a text that is empty, too long, or no pattern.
     pub fn compile(text: &str) -> anyhow::Result<Self> {
         ensure!(!text.is_empty(), "an empty pattern matches nothing");
-        Ok(Self(glob(text, false)?))
+        ensure!(
+            text.len() <= WORD_PATTERN_MAX,
+            "a pattern has at most {WORD_PATTERN_MAX} bytes"
+        );
+        Ok(Self(Arc::new(WordGlob {
+            glob: glob(text, false)?,
+            matcher: OnceLock::new(),
+        })))
     }
 
     pub fn matches(&self, word: &str) -> bool {
-        self.0.is_match(word)
+        let WordGlob { glob, matcher } = &*self.0;
+        matcher
+            .get_or_init(|| glob.compile_matcher())
+            .is_match(word)
     }
 }
 
@@ -78,7 +100,7 @@ impl PathPattern {
         let rest = rest.to_str().unwrap_or_default();
         let below = match rest {
             "" | "**" => PatternExtent::All,
-            rest => PatternExtent::Names(glob(rest, true)?),
+            rest => PatternExtent::Names(glob(rest, true)?.compile_matcher()),
         };
         let ResolvedPath {
             end: prefix,
@@ -235,7 +257,7 @@ impl UrlPattern {
         };
         let path = match path.trim_end_matches('/') {
             "" | "/*" | "/**" => None,
-            path => Some(glob(path, true)?),
+            path => Some(glob(path, true)?.compile_matcher()),
         };
         Ok(Self {
             text: text.to_owned(),
@@ -298,16 +320,15 @@ impl UrlPattern {
     }
 }
 
-fn glob(text: &str, path: bool) -> anyhow::Result<GlobMatcher> {
+fn glob(text: &str, path: bool) -> anyhow::Result<Glob> {
     let mut builder = GlobBuilder::new(text);
     builder
         .literal_separator(path)
         .backslash_escape(true)
         .empty_alternates(true);
-    Ok(builder
+    builder
         .build()
-        .with_context(|| format!("`{text}` is not a pattern"))?
-        .compile_matcher())
+        .with_context(|| format!("`{text}` is not a pattern"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Sessions, budgets and calls of each principal; its state stays with its name when tokens change.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{HeaderMap, Uri};
@@ -30,22 +30,28 @@ pub(super) struct PrincipalService {
     pub(super) mcp: McpService,
     pub(super) sessions: Arc<ClientSessions>,
     pub(super) caller: Arc<ApiCaller>,
-    /// Canceled when the principal loses its last token.
-    close: CancellationToken,
 }
 
-#[derive(Clone)]
 pub(super) struct TokenHolder {
     pub(super) name: Arc<str>,
     /// `None` for an approver, which makes no calls.
-    pub(super) service: Option<Arc<PrincipalService>>,
+    pub(super) service: Option<PrincipalService>,
     pub(super) bodies: ByteBudget,
     pub(super) role: TokenRole,
 }
 
+/// Who may come, and what it has since its first request: of many, few are there.
+struct KnownHolder {
+    makes_calls: bool,
+    /// Canceled when it loses its last token.
+    close: CancellationToken,
+    holder: OnceLock<TokenHolder>,
+}
+
 pub(super) struct PrincipalTable {
     /// By their names in records.
-    holders: HashMap<Arc<str>, TokenHolder>,
+    holders: HashMap<Arc<str>, Arc<KnownHolder>>,
+    tables: Arc<PrincipalTables>,
     by_token: HashMap<TokenDigest, Arc<str>>,
     /// Who needs no token.
     anybody: Option<Arc<str>>,
@@ -122,37 +128,39 @@ impl PrincipalTables {
     /// Callers are those of `tokens`, and the principals of `offering`. One in `before` keeps what it has; the sessions of the others
     /// end.
     pub(super) fn table(
-        &self,
+        self: &Arc<Self>,
         tokens: &Tokens,
         offering: &ServerTools,
         api: &Api,
         before: Option<&PrincipalTable>,
     ) -> PrincipalTable {
         let principals = &offering.principals;
-        let known = |name: &str| before?.holders.get(name).cloned();
+        let known = |name: &Arc<str>, makes_calls| {
+            let old = before.and_then(|table| table.holders.get(name));
+            let new = || {
+                Arc::new(KnownHolder {
+                    makes_calls,
+                    close: self.close.child_token(),
+                    holder: OnceLock::new(),
+                })
+            };
+            old.map_or_else(new, Arc::clone)
+        };
         let mut holders = HashMap::new();
         let callers = tokens.principals().into_iter();
         for name in callers.chain(principals.callers()) {
             let own = holders.entry(Arc::clone(&name));
-            own.or_insert_with(|| known(&name).unwrap_or_else(|| self.holder(name)));
+            own.or_insert_with(|| known(&name, true));
         }
         let names: Vec<Arc<str>> = holders.keys().cloned().collect();
         for name in tokens.approvers() {
-            let make = || TokenHolder {
-                name: Arc::clone(&name),
-                service: None,
-                bodies: self.bodies.one(),
-                role: TokenRole::Approver(Arc::clone(&name)),
-            };
-            let holder = known(&name).unwrap_or_else(make);
+            let holder = known(&name, false);
             holders.insert(name, holder);
         }
         api.set_callers(names);
         for (name, old) in before.iter().flat_map(|table| table.holders.iter()) {
             if !holders.contains_key(name) {
-                old.service
-                    .iter()
-                    .for_each(|service| service.close.cancel());
+                old.close.cancel();
             }
         }
         let signed_in = before.and_then(|table| table.sign_in.as_ref());
@@ -165,19 +173,30 @@ impl PrincipalTables {
             by_token: principals.tokens().chain(of_files).collect(),
             anybody: (!tokens.are_required()).then(|| ANYBODY.into()),
             holders,
+            tables: Arc::clone(self),
             sign_in,
         }
     }
 
-    fn holder(&self, name: Arc<str>) -> TokenHolder {
+    fn holder(&self, name: &Arc<str>, known: &KnownHolder) -> TokenHolder {
+        let name = Arc::clone(name);
+        let bodies = self.bodies.one();
+        if !known.makes_calls {
+            return TokenHolder {
+                role: TokenRole::Approver(Arc::clone(&name)),
+                name,
+                service: None,
+                bodies,
+            };
+        }
         let sessions = ClientSessions::new();
-        let close = self.close.child_token();
+        let close = known.close.clone();
         tokio::spawn(Arc::clone(&sessions).end_idle(self.session_idle, close.clone()));
         // `OriginGate` has already checked hosts and origins, for every route.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_max_request_body_bytes(BODY_BYTES_MAX)
-            .with_cancellation_token(close.clone());
+            .with_cancellation_token(close);
         let server = Arc::clone(&self.server);
         let caller = self.caller(ClientIdentity::of_principal(Arc::clone(&name)), false);
         let identity = Arc::clone(&caller.identity);
@@ -191,12 +210,11 @@ impl PrincipalTables {
             mcp: StreamableHttpService::new(session, sessions.manager(), config),
             sessions,
             caller: Arc::clone(&caller),
-            close,
         };
         TokenHolder {
             name,
-            service: Some(Arc::new(service)),
-            bodies: self.bodies.one(),
+            service: Some(service),
+            bodies,
             role: TokenRole::Caller(caller),
         }
     }
@@ -227,8 +245,11 @@ impl PrincipalTable {
             (None, None, Some(sign_in)) => return Err(sign_in.no_token()),
             (None, _, None) => return Err(ErrorCode::Unauthorized.into()),
         };
-        let holder = self.holders.get(&name);
-        holder.ok_or_else(|| ErrorCode::NoPrincipal.into())
+        let Some((name, known)) = self.holders.get_key_value(&name) else {
+            return Err(ErrorCode::NoPrincipal.into());
+        };
+        let make = || self.tables.holder(name, known);
+        Ok(known.holder.get_or_init(make))
     }
 
     /// `None` without an issuer.

@@ -137,7 +137,7 @@ pub(super) struct Routes {
     metrics: HttpMetrics,
     /// One principal's sessions do not exist for another.
     table: RwLock<Arc<PrincipalTable>>,
-    tables: PrincipalTables,
+    tables: Arc<PrincipalTables>,
     tokens: Mutex<Tokens>,
     api: Api,
     engine: Option<(WorkerSecret, TokenHolder)>,
@@ -169,7 +169,8 @@ impl Routes {
             base: resource,
             log: server.settings.log.clone(),
         };
-        let tables = PrincipalTables::new(server, limits, sign_in, counts, states.close.clone());
+        let close = states.close.clone();
+        let tables = Arc::new(PrincipalTables::new(server, limits, sign_in, counts, close));
         let (engine, caller) = worker
             .map(|secret| {
                 let (holder, caller) = tables.engine();
