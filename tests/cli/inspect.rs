@@ -2,8 +2,9 @@
 //!
 //! Promise: The page is for one browser.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -11,38 +12,13 @@ use serde_json::{Value, json};
 
 use super::approvals::Place;
 use super::guest;
-use crate::support::{Home, Toolcell, fixture, scratch};
+use crate::support::{Browser, BrowserAnswer, Home, Toolcell, encoded, fixture, scratch};
 
 /// A program that serves the page, and ends with its test.
 struct Page {
     child: Child,
-    address: String,
+    browser: Browser,
     code: String,
-    cookie: String,
-}
-
-struct Answer {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        let mut values = lines.filter(|(known, _)| known.eq_ignore_ascii_case(name));
-        values.next().map(|(_, value)| value)
-    }
-
-    #[track_caller]
-    fn is(self, status: u16) -> Self {
-        assert_eq!(self.status, status, "{}\n{}", self.head, self.text());
-        self
-    }
 }
 
 impl Drop for Page {
@@ -63,88 +39,38 @@ impl Page {
         let (address, code) = url.split_once("/enter?code=").unwrap();
         Self {
             child,
-            address: address.to_owned(),
+            browser: Browser::at(address),
             code: code.to_owned(),
-            cookie: String::new(),
         }
     }
 
     fn open(command: Toolcell) -> Self {
         let mut page = Self::closed(command);
         let entered = page.enter().is(200);
-        let cookie = entered.header("set-cookie").unwrap();
-        page.cookie = cookie.split(';').next().unwrap().to_owned();
+        page.keep_cookie(&entered);
         page
     }
 
-    fn enter(&self) -> Answer {
+    fn enter(&self) -> BrowserAnswer {
         self.send(&format!(
             "GET /enter?code={} HTTP/1.1\r\nhost: {}\r\n\r\n",
             self.code, self.address
         ))
     }
+}
 
-    fn send(&self, request: &str) -> Answer {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let request = request.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let at = answer
-            .windows(4)
-            .position(|end| end == b"\r\n\r\n")
-            .unwrap();
-        let head = String::from_utf8(answer[..at].to_vec()).unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer {
-            status,
-            head,
-            body: answer[at + 4..].to_vec(),
-        }
-    }
+impl Deref for Page {
+    type Target = Browser;
 
-    fn get(&self, path: &str) -> Answer {
-        self.get_with(path, "")
-    }
-
-    fn get_with(&self, path: &str, headers: &str) -> Answer {
-        let Self {
-            address, cookie, ..
-        } = self;
-        self.send(&format!(
-            "GET {path} HTTP/1.1\r\nhost: {address}\r\ncookie: {cookie}\r\n{headers}\r\n"
-        ))
-    }
-
-    fn post(&self, path: &str, form: &str) -> Answer {
-        let origin = format!("origin: http://{}\r\n", self.address);
-        self.post_with(path, form, &origin)
-    }
-
-    fn post_with(&self, path: &str, form: &str, headers: &str) -> Answer {
-        let kind = "application/x-www-form-urlencoded";
-        self.post_as(path, form, &format!("{headers}content-type: {kind}\r\n"))
-    }
-
-    fn post_as(&self, path: &str, body: &str, headers: &str) -> Answer {
-        let Self {
-            address, cookie, ..
-        } = self;
-        let length = body.len();
-        self.send(&format!(
-            "POST {path} HTTP/1.1\r\nhost: {address}\r\ncookie: {cookie}\r\n{headers}content-length: {length}\r\n\r\n{body}"
-        ))
+    fn deref(&self) -> &Browser {
+        &self.browser
     }
 }
 
-fn encoded(text: &str) -> String {
-    let bytes = text.bytes();
-    bytes
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
+impl DerefMut for Page {
+    fn deref_mut(&mut self) -> &mut Browser {
+        &mut self.browser
+    }
 }
 
 fn id(record: &Value) -> String {

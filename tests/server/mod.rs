@@ -22,6 +22,7 @@ mod locks;
 mod memory;
 mod notices;
 mod otc;
+mod page;
 mod parallel;
 mod place;
 mod pools;

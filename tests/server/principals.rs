@@ -11,26 +11,26 @@ use toolcell_spec::digest;
 use super::http_api::{Api, Said, token_file};
 use crate::support::{Ran, Reply, Toolcell, Web, fixture, scratch};
 
-const ROOT: &str = "root-token-0123456789";
-const ANNA: &str = "anna-token-0123456789";
-const BERT: &str = "bert-token-0123456789";
+pub(super) const ROOT: &str = "root-token-0123456789";
+pub(super) const ANNA: &str = "anna-token-0123456789";
+pub(super) const BERT: &str = "bert-token-0123456789";
 
 /// The second lines of both files: `token:2` and `approver:2` are two callers.
-const PLAIN: &str = "plain-token-0123456789";
-const PLAIN_APPROVES: &str = "plain-approver-0123456789";
-const ANNA_APPROVES: &str = "anna-approver-0123456789";
+pub(super) const PLAIN: &str = "plain-token-0123456789";
+pub(super) const PLAIN_APPROVES: &str = "plain-approver-0123456789";
+pub(super) const ANNA_APPROVES: &str = "anna-approver-0123456789";
 
 /// A server of `probe`, to which a folder with one folder for each principal is granted.
-struct Served {
+pub(super) struct Served {
     _guard: tempfile::TempDir,
-    home: PathBuf,
-    data: PathBuf,
+    pub(super) home: PathBuf,
+    pub(super) data: PathBuf,
     web: Option<Web>,
 }
 
 impl Served {
     /// `principals` has `ANNA` and `BERT` for the digests of their tokens, and `DATA` for the folder.
-    fn new(principals: &str) -> Self {
+    pub(super) fn new(principals: &str) -> Self {
         let (guard, path) = scratch();
         let (home, data) = (path.join("home"), path.join("data"));
         for (folder, name) in [("anna", "a.txt"), ("bert", "b.txt")] {
@@ -51,7 +51,7 @@ impl Served {
         served
     }
 
-    fn write(&mut self, principals: &str) {
+    pub(super) fn write(&mut self, principals: &str) {
         let text = principals
             .replace("ANNA", &digest(ANNA.as_bytes()))
             .replace("BERT", &digest(BERT.as_bytes()))
@@ -60,34 +60,39 @@ impl Served {
         fs::write(self.home.join("toolcell.toml"), grants + &text).unwrap();
     }
 
-    fn started(mut self) -> Self {
+    pub(super) fn started(self) -> Self {
+        self.started_with(&[])
+    }
+
+    pub(super) fn started_with(mut self, more: &[&str]) -> Self {
         let file =
             |option: &str, name: &str| format!("{option}={}", self.home.join(name).display());
         let files = [
             file("--token-file", "tokens"),
             file("--approver-token-file", "approvers"),
         ];
-        let words = Web::arguments(&["probe"], files);
+        let more = more.iter().map(|option| (*option).to_owned());
+        let words = Web::arguments(&["probe"], files.into_iter().chain(more));
         self.web = Some(Web::run(Toolcell::at(&self.home, words)));
         self
     }
 
-    fn web(&self) -> &Web {
+    pub(super) fn web(&self) -> &Web {
         self.web.as_ref().unwrap()
     }
 
-    fn ask(&self, token: &str, line: &str, body: &str) -> Reply {
+    pub(super) fn ask(&self, token: &str, line: &str, body: &str) -> Reply {
         let bearer = format!("Bearer {token}");
         self.web()
             .request(line, &[("Authorization", bearer.as_str())], body)
     }
 
-    fn call(&self, token: &str, tool: &str, input: &Value) -> Value {
+    pub(super) fn call(&self, token: &str, tool: &str, input: &Value) -> Value {
         let body = json!({ "tool": tool, "input": input }).to_string();
         self.ask(token, "POST /v1/calls", &body).value()
     }
 
-    fn read(&self, token: &str, path: &Path) -> Value {
+    pub(super) fn read(&self, token: &str, path: &Path) -> Value {
         self.call(token, "read", &json!({ "path": path }))["structured_content"].clone()
     }
 
@@ -99,7 +104,7 @@ impl Served {
             .collect()
     }
 
-    fn run(&self, words: &[&str]) -> Ran {
+    pub(super) fn run(&self, words: &[&str]) -> Ran {
         Toolcell::at(&self.home, words).run()
     }
 }

@@ -1,6 +1,7 @@
 //! Shared test code: guests that are built once, a host to call them in, the program to run, and the schemas that every
 //! record is validated against.
 
+mod browser;
 mod call;
 mod canary;
 mod guests;
@@ -18,6 +19,7 @@ mod timestamps;
 mod waiting;
 pub(crate) mod web;
 
+pub(crate) use browser::{Browser, BrowserAnswer, encoded};
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use canary::Canary;
 pub(crate) use guests::{build_in, component, fixture, wat};

@@ -86,6 +86,7 @@ impl OfferedTools {
             let name = principal.name.clone();
             let tokens = std::mem::take(&mut principal.tokens);
             let approves = std::mem::take(&mut principal.approves);
+            let sees_page = principal.page;
             let own = OwnRules {
                 principal,
                 grants,
@@ -94,6 +95,7 @@ impl OfferedTools {
             let narrow = Box::new(move |all: &ServerTools| offered.narrow(&own, all));
             let mut tools = PrincipalTools::new(name, tokens, narrow);
             tools.approves = approves;
+            tools.sees_page = sees_page;
             Ok(tools)
         };
         principals.into_iter().map(one).collect()

@@ -19,7 +19,7 @@ use toolcell_config::{
     ProjectFiles, TrustStore,
 };
 use toolcell_engine::scheduler::{MemoryBudget, Quotas, ResourceLocks};
-use toolcell_journal::{CallLog, Journal};
+use toolcell_journal::{CallLog, Journal, PayloadStore};
 use toolcell_sandbox::{Compilation, CompileWatch};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
@@ -188,6 +188,7 @@ impl ServingOptions {
             // For reading: the host of each offering has its own, which writes as its settings say.
             calls: CallLog::new(home.journal(), home.calls_key(), LogSettings::default()),
             approvals: Journal::new(home.journal(), home.journal_key()),
+            payloads: PayloadStore::new(home.payloads()),
         };
         Ok(server::ServerSettings {
             recorder,

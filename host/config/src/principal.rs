@@ -58,6 +58,9 @@ pub struct PrincipalEntry {
     /// Principals whose calls it may approve, such as `*`; never its own.
     #[serde(default)]
     pub approves: Vec<ConfigText>,
+    /// It may see the page of the server at `/`, with what is its own.
+    #[serde(default)]
+    pub page: bool,
 }
 
 /// What a claim may be.
@@ -94,6 +97,8 @@ pub struct Principal {
     pub quota: Quota,
     /// Whose calls it may approve.
     pub approves: Vec<WordPattern>,
+    /// It may see the page of the server.
+    pub page: bool,
     workspace: WorkspaceConfig,
     has_scope: bool,
     tools: Option<ToolPatterns>,
@@ -180,6 +185,7 @@ impl Principal {
             jwt: jwt(entry)?,
             quota: quota(file, &entry.quotas)?,
             approves: patterns(&entry.approves)?,
+            page: entry.page,
             workspace,
             has_scope: entry.workspace.per.is_some(),
             tools: entry

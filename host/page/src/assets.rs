@@ -7,18 +7,13 @@ const STYLE: &str = include_str!("assets/page.css");
 const SCRIPT: &str = include_str!("assets/page.js");
 const ICON: &str = include_str!("assets/icon.svg");
 
-pub(crate) async fn style() -> Response {
-    asset("text/css; charset=utf-8", STYLE)
-}
-
-pub(crate) async fn script() -> Response {
-    asset("text/javascript; charset=utf-8", SCRIPT)
-}
-
-pub(crate) async fn icon() -> Response {
-    asset("image/svg+xml", ICON)
-}
-
-fn asset(media_type: &'static str, text: &'static str) -> Response {
-    ([(CONTENT_TYPE, media_type)], text).into_response()
+/// The file at `path`, which anybody may see.
+pub fn asset(path: &str) -> Option<Response> {
+    let (media_type, text) = match path {
+        "/page.css" => ("text/css; charset=utf-8", STYLE),
+        "/page.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        "/icon.svg" => ("image/svg+xml", ICON),
+        _ => return None,
+    };
+    Some(([(CONTENT_TYPE, media_type)], text).into_response())
 }

@@ -8,6 +8,7 @@ use toolcell_journal::{LogError, StoreError};
 use toolcell_spec::{ErrorCode, Refusal};
 
 use super::text::line;
+use super::user::PageUser;
 
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
@@ -17,6 +18,7 @@ pub(crate) enum Place {
     Approvals,
     Tools,
     Workspaces,
+    Principal,
     Elsewhere,
 }
 
@@ -27,22 +29,29 @@ const PLACES: [(Place, &str, &str); 4] = [
     (Place::Workspaces, "/workspaces", "Workspaces"),
 ];
 
+impl Place {
+    /// An approver without calls has no other views.
+    fn is_for(self, user: &PageUser) -> bool {
+        user.is_caller() || matches!(self, Self::Approvals | Self::Principal)
+    }
+}
+
 /// Why a view cannot be shown, or a form has no effect.
 #[derive(Debug)]
-pub(crate) struct PageProblem {
+pub struct PageProblem {
     status: StatusCode,
     message: String,
 }
 
 impl PageProblem {
-    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
             message: message.into(),
         }
     }
 
-    pub(crate) fn unknown(message: impl Into<String>) -> Self {
+    pub fn unknown(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
@@ -50,11 +59,11 @@ impl PageProblem {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(crate) fn busy(message: impl Into<String>) -> Self {
+    pub fn busy(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
-    pub(crate) fn failed(error: &dyn std::fmt::Display) -> Self {
+    pub fn failed(error: &dyn std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
@@ -91,15 +100,21 @@ impl IntoResponse for PageProblem {
         let body = html! {
             h1 { (self.status.as_u16()) " " (self.status.canonical_reason().unwrap_or_default()) }
             p role="alert" class="problem" { (line(&self.message)) }
-            p { a href="/" { "All calls" } }
+            p { a href="/" { "Back to the page" } }
         };
-        let page = page("Problem", Place::Elsewhere, 0, &body);
+        let page = page("Problem", Place::Elsewhere, None, &body);
         (self.status, page).into_response()
     }
 }
 
-/// The document of a view. `waiting` is the number of approvals that wait.
-pub(crate) fn page(title: &str, place: Place, waiting: usize, body: &Markup) -> Response {
+/// The document of a view for a user, with the number of approvals that wait for an answer.
+pub(crate) fn page(
+    title: &str,
+    place: Place,
+    shown: Option<(&PageUser, usize)>,
+    body: &Markup,
+) -> Response {
+    let waiting = shown.map_or(0, |(_, waiting)| waiting);
     let document = html! {
         (DOCTYPE)
         html lang="en" {
@@ -110,28 +125,58 @@ pub(crate) fn page(title: &str, place: Place, waiting: usize, body: &Markup) -> 
                 title { @if waiting > 0 { "(" (waiting) ") " } (line(title)) " - toolcell" }
                 link rel="icon" href="/icon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="/page.css";
-                script type="module" src="/page.js" {}
+                @if shown.is_some() { script type="module" src="/page.js" {} }
             }
             body {
                 a class="skip" href="#main" { "Skip to content" }
-                header {
-                    nav aria-label="Views" {
-                        @for (at, href, name) in PLACES {
-                            a href=(href) aria-current=[(at == place).then_some("page")] {
-                                (name)
-                                @if at == Place::Approvals {
-                                    " " span id="waiting" class="count" hidden[waiting == 0] { (waiting) }
-                                }
-                            }
-                        }
-                    }
-                    p id="live" class="live" role="status" {}
-                }
+                @if let Some((user, waiting)) = shown { (header(user, place, waiting)) }
                 main id="main" tabindex="-1" { (body) }
             }
         }
     };
     ([(CONTENT_TYPE, HTML)], document.into_string()).into_response()
+}
+
+fn header(user: &PageUser, place: Place, waiting: usize) -> Markup {
+    let is_here = |at: Place| (at == place).then_some("page");
+    html! {
+        header {
+            nav aria-label="Views" {
+                @for (at, href, name) in PLACES.into_iter().filter(|(at, ..)| at.is_for(user)) {
+                    a href=(href) aria-current=[is_here(at)] {
+                        (name)
+                        @if at == Place::Approvals {
+                            " " span id="waiting" class="count" hidden[waiting == 0] { (waiting) }
+                        }
+                    }
+                }
+                @if let Some(own) = user.principal() {
+                    a href="/principal" class="said" aria-current=[is_here(Place::Principal)] { (line(&own.name)) }
+                }
+            }
+            @if user.principal().is_some() {
+                form method="post" action="/leave" { button { "Sign out" } }
+            }
+            p id="live" class="live" role="status" {}
+        }
+    }
+}
+
+/// The form that takes a token of the server. `problem` says why the last one was refused.
+pub fn sign_in(problem: Option<&str>) -> Response {
+    let body = html! {
+        h1 { "Sign in to toolcell" }
+        @if let Some(problem) = problem { p role="alert" class="problem" { (line(problem)) } }
+        form class="answer" method="post" action="/enter" {
+            label {
+                "Your token, or an access token"
+                input type="password" name="token" required autocomplete="current-password";
+            }
+            p class="buttons" { button { "Sign in" } }
+        }
+    };
+    let page = page("Sign in", Place::Elsewhere, None, &body);
+    (StatusCode::UNAUTHORIZED, page).into_response()
 }
 
 /// A label and its value.

@@ -1,63 +1,62 @@
-//! PAGE. A user's calls, approvals, tools and workspaces in a browser.
+//! PAGE. Calls, approvals, tools and workspaces in a browser, for the user of a home or a principal of a server.
 //!
 //! The page is rendered here, and executes nothing: an answer to an approval and a call to try a tool are commands of the
-//! program, run as the user would. Everything that tools, callers and files say is shown as text.
+//! program, or requests to the server. Everything that tools, callers and files say is shown as text.
 
 #[macro_use(guard)]
 extern crate toolcell_spec;
 
-mod access;
+mod actions;
 mod assets;
+mod cookie;
 mod diff;
+mod inspect;
 mod json_tree;
 mod layout;
 mod live;
-mod program;
+mod origin;
 mod route;
-mod serving;
 mod text;
+mod user;
 mod view;
 pub mod waiting;
 pub mod words;
 
 use std::sync::Arc;
 
-use toolcell::Home;
+use axum::extract::FromRequestParts;
+use axum::response::Response;
+use http::request::Parts;
+use maud::Markup;
 use toolcell_journal::{CallLog, Journal, PayloadStore};
 use toolcell_spec::Refusal;
 use toolcell_system::pool::STORE;
-use toolcell_workspace::Workspaces;
 
-use access::Access;
-use layout::PageProblem;
-use live::LiveChanges;
-pub use program::Program;
-pub use serving::{InspectPage, serve};
+pub use actions::{DescribedTool, PageActions, PageAnswer, PageCommands, PageFuture, ToolRow};
+pub use assets::asset;
+pub use cookie::{cookies, secret, session_cookie};
+pub use inspect::{InspectPage, Program, serve};
+pub use layout::{PageProblem, sign_in};
+pub use live::LiveChanges;
+pub use origin::is_own;
+pub use route::{guarded, is_view, views};
+pub use user::{PagePrincipal, PageUser, PageWorkspaces};
 
-/// The stores that the views read, and the program that acts for them.
-pub(crate) struct PageState {
-    pub(crate) access: Access,
-    pub(crate) log: CallLog,
-    pub(crate) journal: Journal,
-    pub(crate) payloads: PayloadStore,
-    pub(crate) workspaces: Workspaces,
-    pub(crate) program: Program,
-    pub(crate) changes: LiveChanges,
+use layout::Place;
+
+/// The page of one user: the stores that the views read, and who acts. An extension of each request for [`views`].
+pub struct PageState {
+    pub user: PageUser,
+    pub log: CallLog,
+    pub journal: Journal,
+    pub payloads: PayloadStore,
+    /// `None` if the user has none.
+    pub workspaces: Option<PageWorkspaces>,
+    pub actions: Arc<dyn PageActions>,
+    pub changes: Arc<LiveChanges>,
 }
 
 impl PageState {
-    pub(crate) fn new(home: &Home, log: CallLog, program: Program, access: Access) -> Self {
-        Self {
-            access,
-            log,
-            journal: Journal::new(home.journal(), home.journal_key()),
-            payloads: PayloadStore::new(home.payloads()),
-            workspaces: Workspaces::new(home.workspaces()),
-            program,
-            changes: LiveChanges::default(),
-        }
-    }
-
     /// Reads and renders on a thread for the host's own store.
     pub(crate) async fn aside<T: Send + 'static>(
         self: &Arc<Self>,
@@ -66,6 +65,35 @@ impl PageState {
         let state = Arc::clone(self);
         let done = STORE.run(move || work(&state)).await;
         done.unwrap_or_else(|error| Err(PageProblem::failed(&error)))
+    }
+
+    /// The document of a view.
+    pub(crate) fn page(
+        &self,
+        title: &str,
+        place: Place,
+        body: &Markup,
+    ) -> Result<Response, PageProblem> {
+        let waiting = live::waiting(self)?;
+        Ok(layout::page(
+            title,
+            place,
+            Some((&self.user, waiting)),
+            body,
+        ))
+    }
+}
+
+/// The page of whoever sent the request.
+pub(crate) struct Shown(pub(crate) Arc<PageState>);
+
+impl<S: Sync> FromRequestParts<S> for Shown {
+    type Rejection = PageProblem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, PageProblem> {
+        let state = parts.extensions.get::<Arc<PageState>>().cloned();
+        let nobody = || PageProblem::unknown("there is nothing here");
+        state.map(Self).ok_or_else(nobody)
     }
 }
 

@@ -73,7 +73,7 @@ fn is_open(call: &Summary, now: Timestamp) -> bool {
     call.state == ApprovalState::Pending && call.expires_at > now
 }
 
-/// The one call whose id is, or ends in, `id`.
+/// The one call whose id is, or ends in, `id`, and that has not started.
 pub fn record(journal: &Journal, id: &str) -> Result<Option<Value>, StoreError> {
     if !journal.exists() {
         return Ok(None);
@@ -81,7 +81,10 @@ pub fn record(journal: &Journal, id: &str) -> Result<Option<Value>, StoreError> 
     let now = Timestamp::now();
     let kept = journal.with(|store| {
         let mut found = store.list(false)?;
-        found.retain(|call| is_open(call, now) && call.invocation_id.to_string().ends_with(id));
+        // One that was approved has no line in the log until it starts.
+        let is_before_log =
+            |call: &Summary| is_open(call, now) || call.state == ApprovalState::Approved;
+        found.retain(|call| is_before_log(call) && call.invocation_id.to_string().ends_with(id));
         match found.as_slice() {
             [call] => store.kept(call.invocation_id),
             _ => Ok(None),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use toolcell_policy::{TOKEN_CALLER, WordPattern, token_caller};
 
-use crate::{Server, ServerTools};
+use crate::{Server, ServerTools, Tokens};
 
 /// Makes the tools of a caller from its server's.
 pub type NarrowFn = Box<dyn Fn(&ServerTools) -> ServerTools + Send + Sync>;
@@ -17,6 +17,8 @@ pub struct PrincipalTools {
     pub tokens: Vec<String>,
     /// Callers whose questions it may answer.
     pub approves: Vec<WordPattern>,
+    /// `true` if the page is for it, too.
+    pub sees_page: bool,
     pub narrow: NarrowFn,
     /// Made by its first request: of many callers, few are there.
     tools: OnceLock<Arc<ServerTools>>,
@@ -29,6 +31,7 @@ impl PrincipalTools {
             name,
             tokens,
             approves: Vec::new(),
+            sees_page: false,
             narrow,
             tools: OnceLock::new(),
         }
@@ -89,6 +92,13 @@ impl Principals {
 }
 
 impl Server {
+    /// `true` if a principal, or an approver of `tokens`, may see the page at `/`.
+    pub fn has_page(&self, tokens: &Tokens) -> bool {
+        let offering = self.offering();
+        let mut principals = offering.principals.0.values();
+        principals.any(|principal| principal.sees_page) || !tokens.approvers().is_empty()
+    }
+
     /// `callers` without the principal that has the name of `approver`: a person has one role.
     pub(super) fn callers_beside(&self, approver: &str, callers: &[Arc<str>]) -> Arc<[Arc<str>]> {
         let offering = self.offering();

@@ -9,6 +9,7 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 use toolcell::CallWorkspace;
 use toolcell_engine::pipeline::call_workspace;
+use toolcell_page::PageWorkspaces;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_workspace::{
     OnFailure, Workspace, WorkspaceName, WorkspaceOwner, WorkspaceSettings, Workspaces,
@@ -103,6 +104,19 @@ impl WorkspaceService {
             opened => opened?,
         };
         Ok(Arc::new(workspace))
+    }
+
+    /// Those of `owner`, for the page.
+    pub(super) fn page(&self, owner: WorkspaceOwner) -> PageWorkspaces {
+        let only = match &self.sharing {
+            WorkspaceSharing::One(only) => Some(only.clone()),
+            WorkspaceSharing::Session | WorkspaceSharing::Principal => None,
+        };
+        PageWorkspaces {
+            all: self.workspaces.clone(),
+            owner,
+            only,
+        }
     }
 
     pub(super) fn given(&self, workspace: Arc<Workspace>) -> CallWorkspace {

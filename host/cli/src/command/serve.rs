@@ -168,6 +168,7 @@ impl Serve {
                 worker
                     .is_some()
                     .then(|| format!("Arcade worker at {base}/worker")),
+                server.has_page(&tokens).then(|| format!("Page at {base}/")),
                 Some(format!("API at {base}/v1/openapi.json")),
                 // Last, because this line says that the server is ready.
                 Some(format!("MCP at {base}/mcp")),
@@ -328,7 +329,7 @@ impl TokenSource {
     }
 }
 
-fn greet(lines: [Option<String>; 6]) {
+fn greet(lines: [Option<String>; 7]) {
     let mut err = std::io::stderr();
     for line in lines.into_iter().flatten() {
         let _ = writeln!(err, "{line}");

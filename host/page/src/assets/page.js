@@ -120,9 +120,17 @@ function follow() {
   const others = new BroadcastChannel("changes");
   others.onmessage = (message) => take(message.data);
   const hear = () => {
-    const changes = new EventSource("/changes");
-    changes.onopen = () => say("Live");
-    changes.onerror = () => say("Not connected");
+    const changes = new EventSource(new URL("changes", import.meta.url));
+    let loss = 0;
+    changes.onopen = () => {
+      clearTimeout(loss);
+      say("Live");
+    };
+    // The program ends each stream after a while, and is asked again.
+    changes.onerror = () => {
+      clearTimeout(loss);
+      loss = setTimeout(() => say("Not connected"), 3 * PAUSE);
+    };
     changes.onmessage = (message) => {
       const change = JSON.parse(message.data);
       others.postMessage(change);

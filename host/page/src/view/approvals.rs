@@ -1,9 +1,6 @@
 //! Approvals: the question as the terminal shows it, and its answer.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::extract::{Form, Path, State};
+use axum::extract::{Form, Path};
 use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
@@ -16,22 +13,21 @@ use toolcell_spec::{ApprovalState, Input, InvocationId, Timestamp};
 use super::call::plain;
 use super::moment;
 use crate::diff::{between, edits};
-use crate::layout::{PageProblem, Place, badge, page};
+use crate::layout::{PageProblem, Place, badge};
 use crate::route::see;
 use crate::text::{block, in_url, line};
-use crate::{PageState, live};
+use crate::{PageAnswer, PageState, Shown};
 
 const EDITED_BYTES_MAX: usize = 256 << 10;
 const FEEDBACK_BYTES_MAX: usize = 16 << 10;
 const LISTED_MAX: usize = 200;
-/// A call whose process has ended runs in the command that approves it; the page does not wait for its end.
-const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(crate) async fn list(State(state): State<Arc<PageState>>) -> Result<Response, PageProblem> {
+pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
     let work = |state: &PageState| {
         let mut known = Vec::new();
         if state.journal.exists() {
             known = state.journal.with(|store| store.list(true))?;
+            known.retain(|call| state.user.sees_question(call.actor_ref.as_deref()));
         }
         let now = Timestamp::now();
         let is_open =
@@ -45,7 +41,7 @@ pub(crate) async fn list(State(state): State<Arc<PageState>>) -> Result<Response
                 @if !over.is_empty() { h2 { "Earlier" } (table(&over)) }
             }
         };
-        Ok(page("Approvals", Place::Approvals, open.len(), &body))
+        state.page("Approvals", Place::Approvals, &body)
     };
     state.aside(work).await
 }
@@ -82,7 +78,9 @@ fn find(state: &PageState, id: &str) -> Result<StoredApproval, PageProblem> {
         return Err(unknown());
     }
     let kept = state.journal.with(|store| store.kept(id))?;
-    kept.ok_or_else(unknown)
+    let is_shown =
+        |kept: &StoredApproval| state.user.sees_question(kept.approval.actor_ref.as_deref());
+    kept.filter(is_shown).ok_or_else(unknown)
 }
 
 /// As they may be shown.
@@ -92,24 +90,20 @@ fn arguments(kept: &StoredApproval) -> &str {
 }
 
 pub(crate) async fn show(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(id): Path<String>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
         let kept = find(state, &id)?;
-        let body = body(&kept);
-        Ok(page(
-            "Approval",
-            Place::Approvals,
-            live::waiting(state)?,
-            &body,
-        ))
+        let body = body(state, &kept);
+        state.page("Approval", Place::Approvals, &body)
     };
     state.aside(work).await
 }
 
-fn body(kept: &StoredApproval) -> Markup {
+fn body(state: &PageState, kept: &StoredApproval) -> Markup {
     let approval = &kept.approval;
+    let actor = approval.actor_ref.as_deref();
     let is_open = kept.state == ApprovalState::Pending && approval.expires_at > Timestamp::now();
     let prompt = approval.prompt.iter().filter_map(|block| block.as_text());
     let prompt: String = prompt.collect();
@@ -118,20 +112,25 @@ fn body(kept: &StoredApproval) -> Markup {
     html! {
         h1 { "Approval of " span class="said" { (line(&approval.tool_id)) } }
         section id="content" data-live=[is_open.then_some("approval")] {
-            p { (badge(kept.state.as_str())) " " a href={ "/calls/" (in_url(&id)) } { "The call" } }
+            p {
+                (badge(kept.state.as_str()))
+                @if state.user.has_call(actor) { " " a href={ "/calls/" (in_url(&id)) } { "The call" } }
+            }
             pre class="prompt said" tabindex="0" { (visible(&prompt, Whitespace::Kept)) }
             @if !edits.is_empty() {
                 h2 { "Edit" }
                 @for edit in edits { (edit) }
             }
-            @if is_open { (form(kept, &id)) } @else { (answered(kept)) }
+            @if is_open && state.user.answers(actor) { (form(state, kept, &id)) }
+            @else if is_open { p class="note" { "It waits for an approver: nobody approves calls of their own." } }
+            @else { (answered(kept)) }
         }
     }
 }
 
 /// All of the arguments, as plain text.
 pub(crate) async fn whole(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(id): Path<String>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -141,7 +140,7 @@ pub(crate) async fn whole(
     state.aside(work).await
 }
 
-fn form(kept: &StoredApproval, id: &str) -> Markup {
+fn form(state: &PageState, kept: &StoredApproval, id: &str) -> Markup {
     let approval = &kept.approval;
     let is_hidden = approval.plan.shown_input.is_some();
     let shown = pretty(arguments(kept));
@@ -170,7 +169,7 @@ fn form(kept: &StoredApproval, id: &str) -> Markup {
                     " The question shows a part of the call. I have read all of the arguments above"
                 }
             }
-            @if approval.session.is_some() {
+            @if approval.session.is_some() && state.actions.commands().is_some() {
                 label class="check" {
                     input type="checkbox" name="always" value="yes";
                     " Do not ask again for this tool with this access in this session"
@@ -224,9 +223,8 @@ impl AnswerForm {
         Some(plain(&self.edit)).filter(|edit| !edit.is_empty() && *edit != plain(&self.shown))
     }
 
-    /// The command that answers, and what it reads.
-    fn command(&self, id: InvocationId) -> Result<(Vec<String>, String), PageProblem> {
-        let is_approval = match self.answer.as_str() {
+    fn read(self) -> Result<PageAnswer, PageProblem> {
+        let approves = match self.answer.as_str() {
             "approve" => true,
             "deny" => false,
             _ => return Err(PageProblem::bad("the answer is approve or deny")),
@@ -235,13 +233,7 @@ impl AnswerForm {
             let why = format!("a note has at most {FEEDBACK_BYTES_MAX} bytes");
             return Err(PageProblem::bad(why));
         }
-        let mut words = vec!["approvals".to_owned()];
-        words.push(if is_approval { "approve" } else { "deny" }.to_owned());
-        words.extend([id.to_string(), "--json".to_owned()]);
-        if !self.feedback.is_empty() {
-            words.push(format!("--feedback={}", self.feedback));
-        }
-        let edit = self.edit().filter(|_| is_approval);
+        let edit = self.edit().filter(|_| approves);
         if let Some(edit) = &edit {
             let parsed = Input::from_text(edit.as_str());
             let wrong = |error| {
@@ -250,25 +242,28 @@ impl AnswerForm {
                 ))
             };
             parsed.value().map_err(wrong)?;
-            words.push("--edit=-".to_owned());
         }
-        if is_approval && self.accept_partial_view.is_some() {
-            words.push("--accept-partial-view".to_owned());
-        }
-        if is_approval && self.always.is_some() {
-            words.push("--always".to_owned());
-        }
-        Ok((words, edit.unwrap_or_default()))
+        Ok(PageAnswer {
+            approves,
+            edit,
+            feedback: Some(self.feedback).filter(|feedback| !feedback.is_empty()),
+            accept_partial_view: approves && self.accept_partial_view.is_some(),
+            always: approves && self.always.is_some(),
+        })
     }
 }
 
 pub(crate) async fn answer(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(id): Path<String>,
     Form(form): Form<AnswerForm>,
 ) -> Result<Response, PageProblem> {
     let kept = state.aside(move |state| find(state, &id)).await?;
     let id = kept.approval.invocation_id;
+    if !state.user.answers(kept.approval.actor_ref.as_deref()) {
+        let why = "nobody approves calls of their own; nothing was changed";
+        return Err(PageProblem::new(StatusCode::FORBIDDEN, why));
+    }
     let is_open = kept.state == ApprovalState::Pending;
     if !is_open {
         let why = format!(
@@ -277,13 +272,6 @@ pub(crate) async fn answer(
         );
         return Err(PageProblem::new(StatusCode::CONFLICT, why));
     }
-    let (words, edit) = form.command(id)?;
-    let ran = state.program.run(&words, edit.into_bytes(), PATIENCE).await;
-    let ran = ran.map_err(|error| PageProblem::failed(&error))?;
-    // Without a word on standard output, nothing was answered.
-    let refused = ran.filter(|ran| !ran.status.success() && ran.stdout.is_empty());
-    match refused {
-        Some(refused) => Err(PageProblem::new(StatusCode::CONFLICT, refused.said())),
-        None => see(&format!("/approvals/{}", in_url(&id.to_string()))),
-    }
+    state.actions.answer(id, form.read()?).await?;
+    see(&format!("/approvals/{}", in_url(&id.to_string())))
 }

@@ -1,8 +1,6 @@
 //! The list of calls: the latest first, filtered by the address.
 
-use std::sync::Arc;
-
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
@@ -11,9 +9,10 @@ use toolcell_journal::{CallQuery, CallSummary};
 use toolcell_spec::{Status, Timestamp};
 
 use super::moment;
-use crate::layout::{PageProblem, Place, badge, page};
+use crate::layout::{PageProblem, Place, badge};
+use crate::route::see;
 use crate::text::{in_url, line};
-use crate::{PageState, live, waiting};
+use crate::{PageState, Shown, waiting};
 
 const ROWS: usize = 100;
 const STATUSES: [&str; 8] = [
@@ -39,7 +38,7 @@ pub(crate) struct CallFilters {
 }
 
 impl CallFilters {
-    fn query(&self) -> Result<CallQuery, PageProblem> {
+    fn query(&self, caller: Option<String>) -> Result<CallQuery, PageProblem> {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let status = given(&self.status).map(|status| {
             let status: Result<Status, _> = serde_json::from_value(Value::String(status));
@@ -53,6 +52,7 @@ impl CallFilters {
             time.map(|time| (time, id.to_owned())).map_err(wrong)
         });
         Ok(CallQuery {
+            caller,
             tool: given(&self.tool),
             status: status.transpose()?,
             session: given(&self.session),
@@ -85,16 +85,23 @@ impl CallFilters {
 }
 
 pub(crate) async fn show(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Query(filters): Query<CallFilters>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
-        let query = filters.query()?;
+        if !state.user.is_caller() {
+            return see("/approvals");
+        }
+        let query = filters.query(state.user.caller())?;
         let mut calls = state.log.calls(&query)?;
         waiting::add(&mut calls, &query, &state.journal)?;
-        let evicted = state.log.evicted_calls()?;
+        let evicted = match query.caller {
+            None => state.log.evicted_calls()?,
+            // The number is that of all callers.
+            Some(_) => 0,
+        };
         let body = body(&filters, &calls, evicted);
-        Ok(page("Calls", Place::Calls, live::waiting(state)?, &body))
+        state.page("Calls", Place::Calls, &body)
     };
     state.aside(work).await
 }

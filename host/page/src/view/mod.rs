@@ -3,17 +3,18 @@
 pub(super) mod approvals;
 pub(super) mod call;
 pub(super) mod calls;
+pub(super) mod principal;
 pub(super) mod tools;
 pub(super) mod workspaces;
 
 use serde_json::Value;
 use toolcell_spec::Timestamp;
 
-pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     let items = value.get(name).and_then(Value::as_array);
     items.map_or(&[], Vec::as_slice)
 }

@@ -1,27 +1,20 @@
 //! Tools: what each could ever ask for, who signed it, and a form to try it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
-use axum::extract::{Form, Path, State};
+use axum::extract::{Form, Path};
 use axum::response::Response;
-use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 use toolcell_spec::text::{Whitespace, visible};
 
 use super::{list as items, text};
 use crate::json_tree::tree;
-use crate::layout::{PageProblem, Place, badge, fact, page};
+use crate::layout::{PageProblem, Place, badge, fact};
 use crate::route::see;
 use crate::text::{in_url, line, start_of};
-use crate::{PageState, live};
+use crate::{DescribedTool, PageState, Shown, ToolRow};
 
-/// A tool that was never loaded is compiled first.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A call that takes longer is found in the list.
-const CALL_PATIENCE: Duration = Duration::from_secs(3);
 const DESCRIPTION_CHARS_MAX: usize = 4_000;
 const FIELDS_MAX: usize = 100;
 /// All arguments as one JSON object.
@@ -30,128 +23,73 @@ const FIELD: &str = "arg-";
 
 type Fields = BTreeMap<String, String>;
 
-async fn run(state: &PageState, words: &[&str]) -> Result<Value, PageProblem> {
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let ran = state.program.run(&words, Vec::new(), PATIENCE).await;
-    let ran = ran.map_err(|error| PageProblem::failed(&error))?;
-    let Some(ran) = ran else {
-        return Err(PageProblem::busy(
-            "this takes long: load the page again later",
-        ));
-    };
-    let value: Option<Value> = serde_json::from_slice(&ran.stdout).ok();
-    let value = value.filter(|_| ran.status.success());
-    value.ok_or_else(|| PageProblem::new(StatusCode::CONFLICT, ran.said()))
-}
-
-async fn installed(state: &PageState) -> Result<Vec<Value>, PageProblem> {
-    let listed = run(state, &["list", "--json"]).await?;
-    Ok(items(&listed, "installed").to_vec())
-}
-
-async fn waiting(state: &Arc<PageState>) -> Result<usize, PageProblem> {
-    state.aside(live::waiting).await
-}
-
-pub(crate) async fn list(State(state): State<Arc<PageState>>) -> Result<Response, PageProblem> {
-    let installed = installed(&state).await?;
-    let named = state.program.tools();
+pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
+    let tools = state.actions.tools().await?;
     let body = html! {
         h1 { "Tools" }
-        @if installed.is_empty() && named.is_empty() {
+        @if tools.is_empty() {
             p class="empty" {
-                "No tool is installed: " code { "toolcell install REF" } " installs one, and "
-                code { "toolcell inspect PATH" } " shows one that is not."
+                @if state.user.principal().is_some() { "You have no tools." }
+                @else {
+                    "No tool is installed: " code { "toolcell install REF" } " installs one, and "
+                    code { "toolcell inspect PATH" } " shows one that is not."
+                }
             }
         } @else {
             div class="scroll" tabindex="0" {
                 table {
                     thead { tr { @for name in ["Name", "Version", "From", "Signed by", "State"] { th scope="col" { (name) } } } }
-                    tbody {
-                        @for name in named { (row(name, &Value::Null, "ready")) }
-                        @for one in &installed {
-                            @let tool = one.get("tool").unwrap_or(&Value::Null);
-                            (row(text(tool, "name"), tool, text(one, "state")))
-                        }
-                    }
+                    tbody { @for tool in &tools { (row(tool)) } }
                 }
             }
         }
     };
-    Ok(page("Tools", Place::Tools, waiting(&state).await?, &body))
+    let shown = move |state: &PageState| state.page("Tools", Place::Tools, &body);
+    state.aside(shown).await
 }
 
-fn row(name: &str, tool: &Value, state: &str) -> Markup {
+fn row(tool: &ToolRow) -> Markup {
     html! {
         tr {
-            td { a class="open said" href={ "/tools/" (in_url(name)) } { (line(name)) } }
-            td class="said" { (line(text(tool, "version"))) }
-            td class="said" { (line(text(tool, "reference"))) }
-            td class="said" { (signer(tool)) }
-            td { (badge(state)) }
+            td { a class="open said" href={ "/tools/" (in_url(&tool.name)) } { (line(&tool.name)) } }
+            td class="said" { (line(&tool.version)) }
+            td class="said" { (line(&tool.reference)) }
+            td class="said" { (line(&tool.signer)) }
+            td { (badge(&tool.state)) }
         }
     }
-}
-
-fn signer(tool: &Value) -> Markup {
-    let parts = match tool.get("signer") {
-        Some(Value::Object(fields)) => fields
-            .values()
-            .filter_map(Value::as_str)
-            .map(line)
-            .collect(),
-        Some(Value::String(name)) => vec![line(name)],
-        _ if tool.is_null() => Vec::new(),
-        _ => vec!["nobody".to_owned()],
-    };
-    html! { (parts.join(", ")) }
-}
-
-/// Its entry of the list of installed tools; null for a tool of the command line.
-async fn find(state: &PageState, name: &str) -> Result<Value, PageProblem> {
-    if state.program.tools().iter().any(|known| known == name) {
-        return Ok(Value::Null);
-    }
-    let installed = installed(state).await?;
-    let tools = installed
-        .into_iter()
-        .filter_map(|mut one| Some(one.get_mut("tool")?.take()));
-    let found = tools.into_iter().find(|tool| text(tool, "name") == name);
-    found.ok_or_else(|| PageProblem::unknown("no tool has this name here"))
 }
 
 pub(crate) async fn show(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
 ) -> Result<Response, PageProblem> {
-    let entry = find(&state, &name).await?;
-    let described = run(&state, &["describe", "--json", "--", &name]).await?;
-    let namespaces = items(&described, "namespaces").first();
-    let component = namespaces
-        .map(|one| text(one, "producer"))
-        .unwrap_or_default();
+    let described = state.actions.describe(&name).await?;
     let body = html! {
         h1 { "Tool " span class="said" { (line(&name)) } }
         dl class="facts" {
-            @for (label, field) in [("From", "reference"), ("Version", "version")] {
-                @if !text(&entry, field).is_empty() { (fact(label, &html! { span class="said" { (line(text(&entry, field))) } })) }
+            @for (label, value) in described.facts.iter().filter(|(_, value)| !value.is_empty()) {
+                (fact(label, &html! { span class="said" { (line(value)) } }))
             }
-            (fact("Component", &html! { span class="said" { (line(component)) } }))
-            @if !entry.is_null() { (fact("Signed by", &signer(&entry))) }
         }
-        @for declaration in items(&described, "declarations") { (one(&state, &name, &described, declaration)) }
+        @for declaration in &described.declarations { (one(&state, &name, &described, declaration)) }
     };
-    Ok(page(&name, Place::Tools, waiting(&state).await?, &body))
+    let shown = move |state: &PageState| state.page(&name, Place::Tools, &body);
+    state.aside(shown).await
 }
 
-fn one(state: &PageState, component: &str, described: &Value, declaration: &Value) -> Markup {
+fn one(
+    state: &PageState,
+    component: &str,
+    described: &DescribedTool,
+    declaration: &Value,
+) -> Markup {
     let name = text(declaration, "name");
     let reference = text(declaration, "permission_profile_ref");
-    let profiles = items(described, "permission_profiles").iter();
-    let mut profiles =
-        profiles.filter(|profile| text(profile, "permission_profile_id") == reference);
+    let mut profiles = described.permission_profiles.iter();
+    let own = profiles.find(|profile| text(profile, "permission_profile_id") == reference);
     let null = Value::Null;
-    let profile = profiles.next().unwrap_or(&null);
+    let profile = own.unwrap_or(&null);
     let (said, _) = start_of(text(declaration, "description"), DESCRIPTION_CHARS_MAX);
     let schema = declaration
         .pointer("/input_contract/model_input_schema")
@@ -227,7 +165,6 @@ fn form(state: &PageState, component: &str, name: &str, schema: &Value) -> Marku
     let fields = schema.get("properties").and_then(Value::as_object);
     let fields: Vec<(&String, &Value)> = fields.into_iter().flatten().take(FIELDS_MAX).collect();
     let required = items(schema, "required");
-    let grants = state.program.grants();
     html! {
         form method="post" action={ "/tools/" (in_url(component)) } {
             input type="hidden" name="tool" value=(name);
@@ -241,10 +178,12 @@ fn form(state: &PageState, component: &str, name: &str, schema: &Value) -> Marku
                     textarea name=(WHOLE) rows="6" spellcheck="false" { @if fields.is_empty() { "{}" } }
                 }
             }
-            p class="note" {
-                "Granted: "
-                @if grants.is_empty() { "nothing. " code { "toolcell inspect --allow-read=DIR" } " and its like grant more." }
-                @else { @for grant in grants { code class="said" { (line(grant)) } " " } }
+            @if let Some(grants) = state.actions.grants() {
+                p class="note" {
+                    "Granted: "
+                    @if grants.is_empty() { "nothing. " code { "toolcell inspect --allow-read=DIR" } " and its like grant more." }
+                    @else { @for grant in grants { code class="said" { (line(grant)) } " " } }
+                }
             }
             button { "Call it" }
         }
@@ -331,39 +270,17 @@ fn arguments(fields: &Fields) -> Result<Value, PageProblem> {
     Ok(Value::Object(arguments))
 }
 
-/// Calls the tool as `toolcell call` does, with the grants that the program was started with.
+/// Calls the tool with the grants that the user has.
 pub(crate) async fn attempt(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
     Form(fields): Form<Fields>,
 ) -> Result<Response, PageProblem> {
-    find(&state, &name).await?;
     let tool = fields.get("tool").map(String::as_str).unwrap_or_default();
-    // The last `#` of a name begins the tool's.
-    if tool.contains(['#', '\0']) {
-        return Err(PageProblem::unknown("no tool has this name here"));
-    }
     let input = arguments(&fields)?.to_string();
-    let mut words = vec!["call".to_owned(), "--json".to_owned()];
-    words.extend(state.program.rules());
-    // A name is no option, whatever it begins with.
-    words.extend(["--".to_owned(), format!("{name}#{tool}"), "-".to_owned()]);
-    let ran = state
-        .program
-        .run(&words, input.into_bytes(), CALL_PATIENCE)
-        .await;
-    let Some(ran) = ran.map_err(|error| PageProblem::failed(&error))? else {
-        return see("/");
-    };
-    let result: Option<Value> = serde_json::from_slice(&ran.stdout).ok();
-    let id = result.as_ref().map(|result| text(result, "invocation_id"));
-    match id.filter(|id| !id.is_empty()) {
-        Some(id) => see(&format!("/calls/{}", in_url(id))),
-        None if ran.said().is_empty() => {
-            let why = "the answer is too large for this view: find the call in the list of calls";
-            Err(PageProblem::new(StatusCode::CONFLICT, why))
-        }
-        None => Err(PageProblem::new(StatusCode::CONFLICT, ran.said())),
+    match state.actions.call(&name, tool, input).await? {
+        Some(id) => see(&format!("/calls/{}", in_url(&id))),
+        None => see("/"),
     }
 }
 

@@ -1,10 +1,9 @@
 //! Workspaces: the files that tools keep between calls.
 
 use std::io::Read;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Form, Multipart, Path, Query, State};
+use axum::extract::{Form, Multipart, Path, Query};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::StatusCode;
@@ -13,15 +12,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use toolcell_workspace::{
     Access, ChangeKind, ChangeList, FileInfo, Lease, SnapshotId, SnapshotInfo, Workspace,
-    WorkspaceInfo, WorkspaceName, WorkspaceOwner,
+    WorkspaceInfo,
 };
 
 use super::call::{SANDBOX, download as for_download, kind};
 use super::moment;
-use crate::layout::{PageProblem, Place, fact, page};
+use crate::layout::{PageProblem, Place, fact};
 use crate::route::see;
 use crate::text::{in_url, line};
-use crate::{PageState, live};
+use crate::{PageState, PageWorkspaces, Shown};
 
 const FILES_MAX: usize = 1_000;
 const PREVIEW_BYTES_MAX: u64 = 256 << 10;
@@ -41,22 +40,21 @@ pub(crate) struct SnapshotForm {
     id: String,
 }
 
-fn name_of(name: &str) -> Result<WorkspaceName, PageProblem> {
-    let unknown = |_| PageProblem::unknown("there is no workspace of this name");
-    name.parse().map_err(unknown)
+fn of_user(state: &PageState) -> Result<&PageWorkspaces, PageProblem> {
+    let none = || PageProblem::unknown("this server gives its callers no workspaces");
+    state.workspaces.as_ref().ok_or_else(none)
 }
 
 fn open(state: &PageState, name: &str, access: Access) -> Result<(Workspace, Lease), PageProblem> {
-    let name = name_of(name)?;
-    let workspace = state.workspaces.open(&WorkspaceOwner::user(), &name)?;
+    let workspace = of_user(state)?.open(name)?;
     let lease = workspace.lock(access, WAIT)?;
     Ok((workspace, lease))
 }
 
-pub(crate) async fn list(State(state): State<Arc<PageState>>) -> Result<Response, PageProblem> {
+pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
     let work = |state: &PageState| {
         let mut infos = Vec::new();
-        for workspace in state.workspaces.list(&WorkspaceOwner::user())? {
+        for workspace in of_user(state)?.list()? {
             // One that a call uses is listed without its files' number.
             match workspace.try_lock(Access::Read) {
                 Ok(Some(lease)) => {
@@ -80,12 +78,7 @@ pub(crate) async fn list(State(state): State<Arc<PageState>>) -> Result<Response
                 }
             }
         };
-        Ok(page(
-            "Workspaces",
-            Place::Workspaces,
-            live::waiting(state)?,
-            &body,
-        ))
+        state.page("Workspaces", Place::Workspaces, &body)
     };
     state.aside(work).await
 }
@@ -106,7 +99,7 @@ fn row(name: &str, info: Option<&WorkspaceInfo>) -> Markup {
 }
 
 pub(crate) async fn show(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -126,7 +119,7 @@ pub(crate) async fn show(
             (upload_form(&base))
             (snapshot_list(&base, &snapshots))
         };
-        Ok(page(&name, Place::Workspaces, live::waiting(state)?, &body))
+        state.page(&name, Place::Workspaces, &body)
     };
     state.aside(work).await
 }
@@ -197,7 +190,7 @@ fn read(
 }
 
 pub(crate) async fn download(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
     Query(FilePath { path }): Query<FilePath>,
 ) -> Result<Response, PageProblem> {
@@ -211,7 +204,7 @@ pub(crate) async fn download(
 
 /// An image of a known type, or text; nothing of it runs.
 pub(crate) async fn preview(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
     Query(FilePath { path }): Query<FilePath>,
 ) -> Result<Response, PageProblem> {
@@ -232,13 +225,13 @@ pub(crate) async fn preview(
             @if is_binary { p class="empty" { "It is no text, and no image that the page shows." } }
             @else { (crate::text::block(&text, &whole)) }
         };
-        Ok(page(&path, Place::Workspaces, live::waiting(state)?, &body))
+        state.page(&path, Place::Workspaces, &body)
     };
     state.aside(work).await
 }
 
 pub(crate) async fn diff(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
     Query(SnapshotForm { id }): Query<SnapshotForm>,
 ) -> Result<Response, PageProblem> {
@@ -252,12 +245,7 @@ pub(crate) async fn diff(
             p { a href=(base) { "Workspace " (line(&name)) } }
             (changed(&changes))
         };
-        Ok(page(
-            "Changes",
-            Place::Workspaces,
-            live::waiting(state)?,
-            &body,
-        ))
+        state.page("Changes", Place::Workspaces, &body)
     };
     state.aside(work).await
 }
@@ -289,7 +277,7 @@ fn snapshot_id(id: &str) -> Result<SnapshotId, PageProblem> {
 
 /// All files of the form, or those before the one that is refused.
 pub(crate) async fn upload(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
     mut form: Multipart,
 ) -> Result<Response, PageProblem> {
@@ -332,7 +320,7 @@ pub(crate) async fn upload(
 }
 
 pub(crate) async fn snapshot(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
 ) -> Result<Response, PageProblem> {
     let to = format!("/workspaces/{}", in_url(&name));
@@ -345,7 +333,7 @@ pub(crate) async fn snapshot(
 }
 
 pub(crate) async fn restore(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(name): Path<String>,
     Form(SnapshotForm { id }): Form<SnapshotForm>,
 ) -> Result<Response, PageProblem> {

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 use toolcell_policy::network::{Authority, HostName, LOCALHOST, Origin, Scheme};
 use toolcell_spec::ErrorCode;
 
+use super::PublicUrl;
 use super::problem::Problem;
 
 /// A web page from elsewhere, or one that points its own name at this machine (DNS rebinding), sends another host or
@@ -15,6 +16,8 @@ pub struct OriginGate {
     hosts: Vec<Authority>,
     /// Lowercase; the schemes can be a browser's own: `vscode-webview://ID`.
     origins: Vec<String>,
+    /// The server's own, behind a proxy.
+    public: Option<String>,
 }
 
 impl OriginGate {
@@ -28,7 +31,19 @@ impl OriginGate {
             port,
             hosts: hosts.to_vec(),
             origins: origins.collect(),
+            public: None,
         }
+    }
+
+    /// Pages of the server itself come from `url`, too.
+    #[must_use]
+    pub(super) fn with_public(mut self, url: Option<&PublicUrl>) -> Self {
+        self.public = url.map(|url| url.origin().to_owned());
+        self
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
@@ -96,7 +111,8 @@ impl OriginGate {
         let is_here = |origin: Origin| {
             origin.scheme == Scheme::Http && is_loopback(&origin.host) && origin.port == self.port
         };
-        Origin::parse(&origin).is_ok_and(is_here) || self.origins.contains(&origin)
+        let is_public = || self.public.as_ref() == Some(&origin);
+        Origin::parse(&origin).is_ok_and(is_here) || self.origins.contains(&origin) || is_public()
     }
 }
 

@@ -9,6 +9,7 @@ mod gate;
 mod limits;
 mod listener;
 mod metrics;
+mod page_sessions;
 mod pages;
 mod principals;
 mod problem;
@@ -120,6 +121,7 @@ async fn accept(
         Some(url) => url.to_string(),
         None => format!("http://{}", host.as_deref().unwrap_or("localhost")),
     };
+    let gate = gate.with_public(proxy.public_url.as_ref());
     let routes = Arc::new(Routes::new(
         server,
         (gate, proxy, metrics_listener.is_some()),

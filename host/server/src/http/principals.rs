@@ -55,6 +55,8 @@ pub(super) struct PrincipalTable {
     by_token: HashMap<TokenDigest, Arc<str>>,
     /// Who needs no token.
     anybody: Option<Arc<str>>,
+    /// `true` if somebody may see the page.
+    pub(super) has_page: bool,
     sign_in: Option<SignIn>,
 }
 
@@ -172,6 +174,7 @@ impl PrincipalTables {
             // What a file of tokens says of one counts.
             by_token: principals.tokens().chain(of_files).collect(),
             anybody: (!tokens.are_required()).then(|| ANYBODY.into()),
+            has_page: self.server.has_page(tokens),
             holders,
             tables: Arc::clone(self),
             sign_in,
@@ -236,7 +239,11 @@ impl PrincipalTable {
             let why = "a token in the URL is not accepted; send it in the header Authorization";
             return Err(Problem::new(ErrorCode::Unauthorized, why).with_status(400));
         }
-        let token = bearer(headers);
+        self.holder_of(bearer(headers)).await
+    }
+
+    /// Whose token it is.
+    pub(super) async fn holder_of(&self, token: Option<&str>) -> Result<&TokenHolder, Problem> {
         let named = token.and_then(|token| self.by_token.get(&digest(token)));
         let known = named.or(self.anybody.as_ref());
         let name = match (known, token, &self.sign_in) {

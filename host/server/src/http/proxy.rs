@@ -56,6 +56,16 @@ impl PublicUrl {
         })
     }
 
+    /// `http(s)://HOST[:PORT]`.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Empty, or begins with `/` and does not end with it.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The host that requests name if a proxy passes it on.
     pub fn authority(&self) -> Option<Authority> {
         let (_, host) = self.origin.split_once("://")?;

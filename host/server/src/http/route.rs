@@ -1,11 +1,13 @@
 mod open;
 mod operating;
+mod page;
 mod refusals;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -36,6 +38,7 @@ use super::connections::{ClientConnection, Connections};
 use super::framing::SoundRequests;
 use super::listener::Peer;
 use super::metrics::HttpMetrics;
+use super::page_sessions::PageSessions;
 use super::principals::{PrincipalService, PrincipalTable, PrincipalTables, TokenHolder};
 use super::sessions::{ClientSessions, InUse, RequestIdClaim};
 use super::sign_in::{METADATA, RESOURCE, SignInTerms};
@@ -140,6 +143,9 @@ pub(super) struct Routes {
     tables: Arc<PrincipalTables>,
     tokens: Mutex<Tokens>,
     api: Api,
+    /// The views of the page, and who is signed in to it.
+    views: Router,
+    pages: PageSessions,
     engine: Option<(WorkerSecret, TokenHolder)>,
     limits: HttpLimits,
     states: ServerStates,
@@ -180,6 +186,8 @@ impl Routes {
         let api = Api::new(server, base, tokens.are_required(), caller);
         Self {
             server: Arc::clone(server),
+            views: toolcell_page::views(),
+            pages: PageSessions::new(gate.port(), proxy.public_url.as_ref()),
             gate,
             proxy,
             measured_apart,
@@ -303,6 +311,7 @@ impl Routes {
                 Ok(self.authorization_page(id, request.method()).await)
             }
             "/mcp" | "/mcp/" => self.mcp(request, client).await,
+            path if self.has_page_at(path) => Ok(self.page(request, client).await),
             _ => {
                 let why = "there is nothing here; MCP is at /mcp, and the API at /v1";
                 Ok((StatusCode::NOT_FOUND, why).into_response())
@@ -317,7 +326,8 @@ impl Routes {
     ) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
         let holder = holder(&table, &request, RefusalForm::Document).await?;
-        let request = self.admit(holder, request, client).await?;
+        let form = RefusalForm::Document;
+        let request = self.admit(holder, request, client, form).await?;
         Ok(self.api.answer(Some(&holder.role), request).await)
     }
 
@@ -340,7 +350,8 @@ impl Routes {
         secret
             .verify(only, Timestamp::now())
             .map_err(|why| noted(Problem::new(ErrorCode::Unauthorized, why).into_response()))?;
-        let request = self.admit(engine, request, client).await?;
+        let form = RefusalForm::Document;
+        let request = self.admit(engine, request, client, form).await?;
         Ok(self.api.answer(Some(&engine.role), request).await)
     }
 
@@ -349,13 +360,14 @@ impl Routes {
         holder: &TokenHolder,
         request: Request<Incoming>,
         client: &ConnectionState,
+        form: RefusalForm,
     ) -> Result<Request<Full<Bytes>>, RefusalResponse> {
-        claim(client, &holder.name, RefusalForm::Document).await?;
+        claim(client, &holder.name, form).await?;
         let (head, body) = request.into_parts();
         let body = self
             .take(&holder.bodies, body)
             .await
-            .map_err(|code| RefusalForm::Document.unread(code))?;
+            .map_err(|code| form.unread(code))?;
         // The memory stays reserved until a handler drops the bytes.
         Ok(Request::from_parts(
             head,

@@ -193,7 +193,7 @@ impl Tokens {
         !self.callers.is_empty()
     }
 
-    pub(super) fn approvers(&self) -> Vec<Arc<str>> {
+    pub(crate) fn approvers(&self) -> Vec<Arc<str>> {
         names(&self.approvers)
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use toolcell_journal::{CallLog, Journal, Keep};
+use toolcell_journal::{CallLog, Journal, Keep, PayloadStore};
 use toolcell_spec::{CallRecord, InvocationId};
 
 use super::asking::CallQuestion;
@@ -34,10 +34,12 @@ const OPEN_MAX: usize = 32;
 pub struct CallStore {
     pub calls: CallLog,
     pub approvals: Journal,
+    /// Parts of results, for the page.
+    pub payloads: PayloadStore,
 }
 
 pub(super) struct Tasks {
-    store: Arc<CallStore>,
+    pub(super) store: Arc<CallStore>,
     names: TaskNames,
     calls: Arc<Calls>,
 }

@@ -89,7 +89,9 @@ fn read(store: &CallStore, id: InvocationId) -> Result<StoredState, Refusal> {
 }
 
 fn read_once(store: &CallStore, id: InvocationId) -> Result<StoredState, Refusal> {
-    let CallStore { calls, approvals } = store;
+    let CallStore {
+        calls, approvals, ..
+    } = store;
     if let Some(found) = suspended(store, id)? {
         return Ok(found);
     }
@@ -133,7 +135,9 @@ fn read_once(store: &CallStore, id: InvocationId) -> Result<StoredState, Refusal
 
 /// `None` for a call that is not suspended. Blocks the thread.
 fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<StoredState>, Refusal> {
-    let CallStore { calls, approvals } = store;
+    let CallStore {
+        calls, approvals, ..
+    } = store;
     if !approvals.exists() || approvals.with(|store| store.suspended(id))?.is_none() {
         return Ok(None);
     }
@@ -166,7 +170,9 @@ fn take_suspended(
     store: &CallStore,
     id: InvocationId,
 ) -> Result<Option<(Box<SuspendedCall>, RoleLock)>, Refusal> {
-    let CallStore { calls, approvals } = store;
+    let CallStore {
+        calls, approvals, ..
+    } = store;
     let Some(held) = hold(approvals, id)? else {
         return Ok(None);
     };

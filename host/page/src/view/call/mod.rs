@@ -7,10 +7,9 @@ pub(crate) mod replay;
 
 use std::fs::File;
 use std::io::Read;
-use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::StatusCode;
@@ -21,9 +20,9 @@ use toolcell_journal::StoredPayload;
 use toolcell_system::pool::STORE;
 
 use super::{list, text};
-use crate::layout::{PageProblem, Place, page};
+use crate::layout::{PageProblem, Place};
 use crate::text::{laid_out, line};
-use crate::{PageState, live, waiting};
+use crate::{PageState, Shown, waiting};
 pub(super) use output::kind;
 
 /// For what a tool made: nothing of it runs, and it has no origin.
@@ -31,22 +30,31 @@ pub(super) const SANDBOX: &str = "sandbox; default-src 'none'; frame-ancestors '
 const PIECE_BYTES: u64 = 256 << 10;
 
 pub(super) fn find(state: &PageState, id: &str) -> Result<Value, PageProblem> {
+    let unknown = || PageProblem::unknown("no call has this id, or it is no longer on record");
+    if !state.user.names_call(id) {
+        return Err(unknown());
+    }
     let record = match state.log.record(id)? {
         None => waiting::record(&state.journal, id)?,
         found => found,
     };
-    record.ok_or_else(|| PageProblem::unknown("no call has this id, or it is no longer on record"))
+    let actor = |record: &Value| {
+        let actor = record.pointer("/invocation/actor_ref");
+        actor.and_then(Value::as_str).map(str::to_owned)
+    };
+    let own = record.filter(|record| state.user.has_call(actor(record).as_deref()));
+    own.ok_or_else(unknown)
 }
 
 pub(crate) async fn show(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(id): Path<String>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
         let record = find(state, &id)?;
         let title = text(record.get("invocation").unwrap_or(&Value::Null), "tool_id").to_owned();
         let body = body(state, &record);
-        Ok(page(&title, Place::Calls, live::waiting(state)?, &body))
+        state.page(&title, Place::Calls, &body)
     };
     state.aside(work).await
 }
@@ -59,7 +67,7 @@ fn body(state: &PageState, record: &Value) -> Markup {
         h1 { "Call of " span class="said" { (line(text(invocation, "tool_id"))) } }
         section id="content" data-live=[(!has_ended).then_some("call")] {
             (record::head(state, invocation))
-            (replay::offer(invocation))
+            (replay::offer(state, invocation))
             (output::show(invocation, result))
             (phases::show(record))
             (record::decisions(record))
@@ -73,7 +81,7 @@ fn body(state: &PageState, record: &Value) -> Markup {
 
 /// All of a part of a call, as plain text.
 pub(crate) async fn whole(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path((id, part)): Path<(String, String)>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -113,7 +121,7 @@ fn whole_part(record: &Value, part: &str) -> Option<String> {
 
 /// The image or sound of a block, of a type that a browser shows without running anything.
 pub(crate) async fn media(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path((id, at)): Path<(String, usize)>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -132,7 +140,7 @@ pub(crate) async fn media(
 
 /// A stored part of a result, for download alone.
 pub(crate) async fn artifact(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path((id, digest)): Path<(String, String)>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {

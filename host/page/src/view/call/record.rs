@@ -298,7 +298,7 @@ pub(super) fn family(state: &PageState, invocation: &Value) -> Markup {
 }
 
 fn relative(state: &PageState, id: &str) -> Markup {
-    let record = state.log.record(id).ok().flatten().unwrap_or_default();
+    let record = super::find(state, id).unwrap_or_default();
     let invocation = record.get("invocation").unwrap_or(&Value::Null);
     html! {
         a href={ "/calls/" (in_url(id)) } { (line(id)) }

@@ -1,27 +1,23 @@
 //! A recorded call, run again without any grant.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
-use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::super::{list, text};
 use super::find;
 use crate::json_tree::tree;
-use crate::layout::{PageProblem, Place, page};
+use crate::layout::{PageProblem, Place};
 use crate::route::see;
 use crate::text::{in_url, line};
-use crate::{PageState, live};
-
-/// A call that takes longer is found in the list.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::{PageState, Shown};
 
 /// For a call that ended.
-pub(super) fn offer(invocation: &Value) -> Markup {
+pub(super) fn offer(state: &PageState, invocation: &Value) -> Markup {
+    if state.actions.commands().is_none() {
+        return html! {};
+    }
     let id = text(invocation, "invocation_id");
     let replay = invocation.get("replay").unwrap_or(&Value::Null);
     let blocked = list(replay, "blocked_by").iter().filter_map(Value::as_str);
@@ -36,22 +32,20 @@ pub(super) fn offer(invocation: &Value) -> Markup {
 }
 
 pub(crate) async fn run(
-    State(state): State<Arc<PageState>>,
+    Shown(state): Shown,
     Path(id): Path<String>,
 ) -> Result<Response, PageProblem> {
+    let unknown = || PageProblem::unknown("calls are replayed by a command of toolcell alone");
+    let commands = state.actions.commands().ok_or_else(unknown)?;
     let record = state.aside(move |state| find(state, &id)).await?;
     let invocation = record.get("invocation").unwrap_or(&Value::Null);
     let id = text(invocation, "invocation_id");
-    let words = ["replay", id, "--json"].map(str::to_owned);
-    let ran = state.program.run(&words, Vec::new(), PATIENCE).await;
-    let Some(ran) = ran.map_err(|error| PageProblem::failed(&error))? else {
+    let Some(report) = commands.replay(id).await? else {
         return see("/");
     };
-    let report: Option<Value> = serde_json::from_slice(&ran.stdout).ok();
-    let report = report.ok_or_else(|| PageProblem::new(StatusCode::CONFLICT, ran.said()))?;
     let body = told(id, &report);
-    let waiting = state.aside(live::waiting).await?;
-    Ok(page("Replay", Place::Calls, waiting, &body))
+    let shown = move |state: &PageState| state.page("Replay", Place::Calls, &body);
+    state.aside(shown).await
 }
 
 fn told(id: &str, report: &Value) -> Markup {

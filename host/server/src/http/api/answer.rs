@@ -64,20 +64,27 @@ impl FromRequestParts<Arc<ApiState>> for RequestApprover {
         parts: &mut Parts,
         shared: &Arc<ApiState>,
     ) -> Result<Self, Problem> {
+        let role = parts.extensions.get::<TokenRole>();
+        Self::new(shared, role.ok_or(ErrorCode::NotAnApprover)?)
+    }
+}
+
+impl RequestApprover {
+    pub(super) fn new(shared: &ApiState, role: &TokenRole) -> Result<Self, Problem> {
         let callers = shared.callers();
-        match parts.extensions.get::<TokenRole>() {
-            Some(TokenRole::Approver(name)) => Ok(Self {
+        match role {
+            TokenRole::Approver(name) => Ok(Self {
                 callers: shared.server.callers_beside(name, &callers),
                 name: Arc::clone(name),
             }),
-            Some(TokenRole::Caller(caller)) => {
+            TokenRole::Caller(caller) => {
                 let own = shared.server.callers_to_approve(caller.name(), &callers);
                 Ok(Self {
                     name: Arc::clone(caller.name()),
                     callers: own.ok_or(ErrorCode::NotAnApprover)?,
                 })
             }
-            _ => Err(ErrorCode::NotAnApprover.into()),
+            TokenRole::Engine(_) => Err(ErrorCode::NotAnApprover.into()),
         }
     }
 }

@@ -45,7 +45,12 @@ pub(super) async fn show(
 ) -> Result<Response<Body>, Problem> {
     let StoredApproval {
         approval, state, ..
-    } = find(&shared, &approver, &id).await?;
+    } = find(
+        &shared,
+        &approver,
+        call_id(&id).map_err(|_| ErrorCode::UnknownRequest)?,
+    )
+    .await?;
     let prompt: String = approval
         .prompt
         .iter()
@@ -88,75 +93,80 @@ pub(super) async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
-    let ApprovalAnswer {
-        approved,
-        accept_partial_view,
-        edit,
-        feedback,
-    } = read(&headers, &body)?;
-    if feedback
-        .as_ref()
-        .is_some_and(|feedback| feedback.len() > FEEDBACK_BYTES_MAX)
-    {
-        let why = format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes");
-        return Err(Problem::new(ErrorCode::BodyInvalid, why));
-    }
-    let StoredApproval {
-        approval, state, ..
-    } = find(&shared, &approver, &id).await?;
-    let id = approval.invocation_id;
-    if approved && approval.cut && !accept_partial_view && state == Standing::Pending {
-        return Err(ErrorCode::PromptTruncated.into());
-    }
-    let edit = edit.map(|edit| edit.get().to_owned());
-    if let (true, Some(edit)) = (approved, &edit) {
-        let checked = shared
-            .server
-            .offering()
-            .tools
-            .host
-            .check_edit(&approval, edit)
-            .await;
-        let wrong = |why| {
-            format!(
-                "the arguments as you changed them cannot run: {why}; the question is still open"
-            )
+    let answer: ApprovalAnswer = read(&headers, &body)?;
+    let id = call_id(&id).map_err(|_| ErrorCode::UnknownRequest)?;
+    let state = approver.answer(&shared, id, answer, CHANNEL).await?;
+    Ok(json(StatusCode::OK, &state))
+}
+
+impl RequestApprover {
+    /// Answers the question about the call. `channel` is what brought the answer, for its record.
+    pub(super) async fn answer(
+        &self,
+        shared: &ApiState,
+        id: InvocationId,
+        answer: ApprovalAnswer,
+        channel: &str,
+    ) -> Result<ApprovalState, Problem> {
+        let ApprovalAnswer {
+            approved,
+            accept_partial_view,
+            edit,
+            feedback,
+        } = answer;
+        if feedback
+            .as_ref()
+            .is_some_and(|feedback| feedback.len() > FEEDBACK_BYTES_MAX)
+        {
+            let why = format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes");
+            return Err(Problem::new(ErrorCode::BodyInvalid, why));
+        }
+        let StoredApproval {
+            approval, state, ..
+        } = find(shared, self, id).await?;
+        if approved && approval.cut && !accept_partial_view && state == Standing::Pending {
+            return Err(ErrorCode::PromptTruncated.into());
+        }
+        let edit = edit.map(|edit| edit.get().to_owned());
+        if let (true, Some(edit)) = (approved, &edit) {
+            let offering = shared.server.offering();
+            let checked = offering.tools.host.check_edit(&approval, edit).await;
+            let wrong = |why| {
+                format!(
+                    "the arguments as you changed them cannot run: {why}; the question is still open"
+                )
+            };
+            checked.map_err(|why| Problem::new(ErrorCode::EditInvalid, wrong(why)))?;
+        }
+        let answer = Answer {
+            approved,
+            approver: self.name.to_string(),
+            channel: channel.to_owned(),
+            edit,
+            feedback,
+            always: false,
+            answered_at: Timestamp::now(),
         };
-        checked.map_err(|why| Problem::new(ErrorCode::EditInvalid, wrong(why)))?;
-    }
-    let answer = Answer {
-        approved,
-        approver: approver.name.to_string(),
-        channel: CHANNEL.to_owned(),
-        edit,
-        feedback,
-        always: false,
-        answered_at: Timestamp::now(),
-    };
-    let given = shared.server.answer_question(id, answer).await?;
-    match given {
-        AnswerOutcome::Taken => {
-            let state = ApprovalState {
+        match shared.server.answer_question(id, answer).await? {
+            AnswerOutcome::Taken => Ok(ApprovalState {
                 invocation_id: id,
                 state: if approved { "approved" } else { "rejected" },
-            };
-            Ok(json(StatusCode::OK, &state))
+            }),
+            AnswerOutcome::TooLate(state) => Err(Problem::new(
+                ErrorCode::RequestClosed,
+                format!("the question is not open any more: it is {state}"),
+            )),
+            AnswerOutcome::OwnCall => Err(ErrorCode::OwnCall.into()),
+            AnswerOutcome::Unknown => Err(ErrorCode::UnknownRequest.into()),
         }
-        AnswerOutcome::TooLate(state) => Err(Problem::new(
-            ErrorCode::RequestClosed,
-            format!("the question is not open any more: it is {state}"),
-        )),
-        AnswerOutcome::OwnCall => Err(ErrorCode::OwnCall.into()),
-        AnswerOutcome::Unknown => Err(ErrorCode::UnknownRequest.into()),
     }
 }
 
 async fn find(
     shared: &ApiState,
     approver: &RequestApprover,
-    id: &str,
+    id: InvocationId,
 ) -> Result<StoredApproval, Problem> {
-    let id: InvocationId = call_id(id).map_err(|_| ErrorCode::UnknownRequest)?;
     let found = shared.server.question(id, &approver.callers).await?;
     Ok(found.ok_or(ErrorCode::UnknownRequest)?)
 }

@@ -11,6 +11,7 @@ mod events;
 mod keys;
 mod openapi;
 mod otc;
+mod page;
 mod registry;
 mod repeats;
 mod start;

@@ -40,7 +40,7 @@ const FILES_MAX: usize = 10_000;
 type Served = Result<Response<Body>, Problem>;
 
 impl ApiState {
-    fn workspaces(
+    pub(super) fn workspaces(
         &self,
         caller: &ApiCaller,
     ) -> Result<(Arc<WorkspaceService>, WorkspaceOwner), Refusal> {

@@ -12,12 +12,13 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell::Home;
-use toolcell_journal::CallLog;
+use toolcell_journal::{CallLog, Journal, PayloadStore};
+use toolcell_workspace::{WorkspaceOwner, Workspaces};
 
-use super::PageState;
 use super::access::Access;
+use super::gate::{InspectState, router};
 use super::program::Program;
-use super::route::router;
+use crate::{LiveChanges, PageState, PageUser, PageWorkspaces};
 
 /// A browser opens six to a host; more only wait.
 const CONNECTIONS_MAX: usize = 64;
@@ -27,7 +28,7 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 
 /// The page of one user, and the code that opens it once.
 pub struct InspectPage {
-    state: Arc<PageState>,
+    state: Arc<InspectState>,
     code: String,
     address: SocketAddr,
 }
@@ -43,9 +44,23 @@ impl InspectPage {
         program: Program,
     ) -> anyhow::Result<Self> {
         let (access, code) = Access::new(address).context("cannot make a one-time code")?;
-        let state = Arc::new(PageState::new(home, log, program, access));
+        let workspaces = PageWorkspaces {
+            all: Workspaces::new(home.workspaces()),
+            owner: WorkspaceOwner::user(),
+            only: None,
+        };
+        let page = PageState {
+            user: PageUser::Owner,
+            log,
+            journal: Journal::new(home.journal(), home.journal_key()),
+            payloads: PayloadStore::new(home.payloads()),
+            workspaces: Some(workspaces),
+            actions: Arc::new(program),
+            changes: Arc::new(LiveChanges::default()),
+        };
+        let page = Arc::new(page);
         Ok(Self {
-            state,
+            state: Arc::new(InspectState { access, page }),
             code,
             address,
         })
@@ -60,24 +75,17 @@ impl InspectPage {
 /// Serves until the future is dropped.
 pub async fn serve(listener: TcpListener, page: &InspectPage) -> Infallible {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let watching = page.state.changes.watch(&page.state);
     let router = router(Arc::clone(&page.state));
-    let accepting = async {
-        loop {
-            // Never closed.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                continue;
-            };
-            match listener.accept().await {
-                Ok((stream, _)) => _ = tokio::spawn(speak(stream, router.clone(), place)),
-                // The client disconnected, or too many files are open.
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
+    loop {
+        // Never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            continue;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => _ = tokio::spawn(speak(stream, router.clone(), place)),
+            // The client disconnected, or too many files are open.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
-    };
-    tokio::select! {
-        never = accepting => never,
-        never = watching => never,
     }
 }
 

@@ -1,0 +1,202 @@
+//! The page of a caller or an approver. What it does is what a request of the API would do, with the same checks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use serde_json::value::RawValue;
+use toolcell::CallSpec;
+use toolcell_dialect::http::ApprovalAnswer;
+use toolcell_page::{
+    DescribedTool, LiveChanges, PageActions, PageAnswer, PageCommands, PageFuture, PagePrincipal,
+    PageProblem, PageState, PageUser, ToolRow,
+};
+use toolcell_spec::{Input, InvocationId, LoadingState};
+
+use crate::call::name_too_long;
+use crate::http::problem::Problem;
+
+use super::answer::RequestApprover;
+use super::calls::too_many_open;
+use super::start::ApiCall;
+use super::{Api, ApiCaller, ApiState, TokenRole};
+
+/// A call that takes longer is found in the list.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Api {
+    /// The page of `role`; `None` if it may see none.
+    pub(in crate::http) fn page(
+        &self,
+        role: &TokenRole,
+        changes: Arc<LiveChanges>,
+    ) -> Option<PageState> {
+        let shared = &self.shared;
+        let store = &shared.server.tasks.as_ref()?.store;
+        let (name, caller) = match role {
+            TokenRole::Caller(caller) => {
+                let offering = shared.server.offering();
+                let may_see = |name: &str| Some(offering.principals.get(name)?.sees_page);
+                if may_see(caller.name()) != Some(true) && guard!("page_role") {
+                    return None;
+                }
+                (caller.name(), Some(caller))
+            }
+            TokenRole::Approver(name) => (name, None),
+            TokenRole::Engine(_) => return None,
+        };
+        let approver = RequestApprover::new(shared, role);
+        let user = PagePrincipal {
+            name: Arc::clone(name),
+            is_caller: caller.is_some(),
+            approves: approver.map_or_else(|_| Arc::default(), |approver| approver.callers),
+            facts: caller.map_or_else(Vec::new, |caller| shared.facts(caller)),
+        };
+        let workspaces = caller.and_then(|caller| {
+            let (service, owner) = shared.workspaces(caller).ok()?;
+            Some(service.page(owner))
+        });
+        Some(PageState {
+            user: PageUser::Principal(user),
+            log: store.calls.clone(),
+            journal: store.approvals.clone(),
+            payloads: store.payloads.clone(),
+            workspaces,
+            actions: Arc::new(ApiActions {
+                shared: Arc::clone(shared),
+                role: role.clone(),
+            }),
+            changes,
+        })
+    }
+}
+
+impl ApiState {
+    fn facts(&self, caller: &ApiCaller) -> Vec<(&'static str, String)> {
+        let offering = caller.offering(&self.server);
+        let tools = offering.offers.offered().count();
+        vec![("Tools", tools.to_string())]
+    }
+}
+
+struct ApiActions {
+    shared: Arc<ApiState>,
+    role: TokenRole,
+}
+
+impl ApiActions {
+    fn caller(&self) -> Result<&Arc<ApiCaller>, PageProblem> {
+        match &self.role {
+            TokenRole::Caller(caller) => Ok(caller),
+            _ => Err(PageProblem::unknown("an approver has no tools")),
+        }
+    }
+
+    fn listed(&self) -> Result<Vec<ToolRow>, PageProblem> {
+        let offering = self.caller()?.offering(&self.shared.server);
+        let row = |offer: &Arc<crate::exposed_tools::ExposedTool>| ToolRow {
+            name: offer.name.clone(),
+            state: state(offer.standing.state).to_owned(),
+            ..ToolRow::default()
+        };
+        Ok(offering.offers.offered().map(row).collect())
+    }
+
+    fn described(&self, name: &str) -> Result<DescribedTool, PageProblem> {
+        let offering = self.caller()?.offering(&self.shared.server);
+        let offer = offering.offers.find(name).map_err(Problem::from)?;
+        let tool = &offer.tool;
+        let value = |record| serde_json::to_value(record).unwrap_or_default();
+        Ok(DescribedTool {
+            facts: vec![("Component", tool.component().to_string())],
+            declarations: vec![serde_json::to_value(tool.declaration()).unwrap_or_default()],
+            permission_profiles: vec![value(tool.permission_profile())],
+        })
+    }
+
+    async fn called(&self, name: &str, input: String) -> Result<Option<String>, PageProblem> {
+        let caller = self.caller()?;
+        if let Some(why) = name_too_long(name) {
+            return Err(PageProblem::unknown(why));
+        }
+        let server = &self.shared.server;
+        let spec = CallSpec::new(name.to_owned(), Input::from_text(&input));
+        let mut wish = ApiCall::from_route("POST /tools/{name}", spec);
+        wish.workspace = self.shared.workspace(caller, &HeaderMap::new()).await;
+        let lease = caller.reserve(&input).await?;
+        let room = caller.room().ok_or_else(too_many_open)?;
+        let offering = caller.offering(server);
+        if let Ok(offer) = offering.offers.find(name) {
+            // Its definition is on the page that the form is on.
+            let session = offering.approvals.session.clone();
+            offering.load(offer, &caller.identity.loads, session).await;
+        }
+        let call = caller.start((server, &offering), wish, lease, Some(room), true);
+        let _ = tokio::time::timeout(PATIENCE, call.step(true)).await;
+        let id = call.identified().await;
+        Ok(id.map(|id| id.to_string()))
+    }
+
+    async fn answered(&self, id: InvocationId, answer: PageAnswer) -> Result<(), PageProblem> {
+        let approver = RequestApprover::new(&self.shared, &self.role)?;
+        let edit = answer.edit.map(RawValue::from_string).transpose();
+        let edit = edit.map_err(|error| {
+            let why = format!("the arguments are not valid JSON: {error}; nothing was answered");
+            PageProblem::new(StatusCode::BAD_REQUEST, why)
+        })?;
+        let answer = ApprovalAnswer {
+            approved: answer.approves,
+            accept_partial_view: answer.accept_partial_view,
+            edit,
+            feedback: answer.feedback,
+        };
+        approver.answer(&self.shared, id, answer, "page").await?;
+        Ok(())
+    }
+}
+
+impl PageActions for ApiActions {
+    fn tools(&self) -> PageFuture<'_, Vec<ToolRow>> {
+        Box::pin(async { self.listed() })
+    }
+
+    fn describe<'a>(&'a self, name: &'a str) -> PageFuture<'a, DescribedTool> {
+        Box::pin(async { self.described(name) })
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        _tool: &'a str,
+        input: String,
+    ) -> PageFuture<'a, Option<String>> {
+        Box::pin(self.called(name, input))
+    }
+
+    fn answer(&self, id: InvocationId, answer: PageAnswer) -> PageFuture<'_, ()> {
+        Box::pin(self.answered(id, answer))
+    }
+
+    fn grants(&self) -> Option<&[String]> {
+        None
+    }
+
+    fn commands(&self) -> Option<&dyn PageCommands> {
+        None
+    }
+}
+
+fn state(state: LoadingState) -> &'static str {
+    match state {
+        LoadingState::Unavailable => "unavailable",
+        _ => "ready",
+    }
+}
+
+impl From<Problem> for PageProblem {
+    fn from(problem: Problem) -> Self {
+        let status = StatusCode::from_u16(problem.status);
+        let message = format!("{} [{}]", problem.detail, problem.code);
+        Self::new(status.unwrap_or(StatusCode::CONFLICT), message)
+    }
+}
