@@ -4,19 +4,13 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { gzipSync } from "node:zlib";
+import { TOOLCELL, ended, everywhere, launch, picture, problemsOf, started } from "./shared.mjs";
 
-const require = createRequire(join(process.env.NODE_MODULES, "x"));
-const { chromium } = require("playwright-core");
-const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const run = promisify(execFile);
 
-const TOOLCELL = process.env.TOOLCELL;
-const PICTURES = resolve(process.env.PICTURES);
 const CALLS = Number(process.env.CALLS ?? 10_000);
 // Components: the home of this test has no consent to build a source folder.
 const FILES = resolve(process.env.FILES);
@@ -24,15 +18,12 @@ const EVERYTHING = resolve(process.env.EVERYTHING);
 /** A batch has no more calls. */
 const BATCH = Math.min(CALLS, 1_000);
 const HOSTILE = "<img src=x onerror=\"window.hostile=1\"><script>window.hostile=1</script>\u202eevil\u001b[2J";
-const GZIPPED_MAX = 60 << 10;
-const PAINT_MAX = 200;
 
 const place = mkdtempSync(join(tmpdir(), "toolcell-page-"));
 const home = join(place, "home");
 const work = join(place, "work");
 mkdirSync(home);
 mkdirSync(work);
-mkdirSync(PICTURES, { recursive: true });
 const ask = join(place, "ask.toml");
 writeFileSync(ask, '[[rule]]\nbehavior = "ask"\ntool = "files.edit"\n');
 writeFileSync(join(work, "notes.md"), "# Notes\n\nfirst\nsecond\n");
@@ -49,19 +40,9 @@ async function callId(...words) {
   return JSON.parse(await toolcell("call", ...words, "--json")).invocation_id;
 }
 
-function inspect() {
-  const child = spawn(TOOLCELL, ["inspect", FILES, EVERYTHING, `--allow-read=${work}`], options);
-  const url = new Promise((found, failed) => {
-    let said = "";
-    child.stderr.on("data", (text) => {
-      said += text;
-      const at = /Page at (\S+)/.exec(said);
-      if (at) found(at[1]);
-    });
-    child.on("exit", () => failed(new Error(said)));
-  });
-  return { child, url };
-}
+/** The paths in pictures are not those of this machine. */
+const plain = (text) => text.replaceAll(work, "/home/anna/work").replaceAll(/\/[^\s"'<>]*\/(\w+\.wasm)/g, "$1");
+const shot = (page, name) => picture(page, name, plain);
 
 /** Waits for a call that asks, and returns its id. */
 async function asked() {
@@ -85,30 +66,22 @@ function edit(change) {
   return new Promise((done) => child.on("exit", () => done(JSON.parse(said))));
 }
 
-const started = inspect();
+const inspect = started(["inspect", FILES, EVERYTHING, `--allow-read=${work}`], options, /Page at (\S+)/);
 let browser;
 try {
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
-  await everything(browser, await started.url);
+  browser = await launch();
+  await everything(browser, await inspect.found);
 } finally {
   await browser?.close();
-  started.child.kill();
+  await ended(inspect.child);
   rmSync(place, { recursive: true, force: true });
 }
 
 async function everything(browser, url) {
   const context = await browser.newContext();
   const page = await context.newPage();
-  const problems = [];
-  page.on("pageerror", (error) => problems.push(String(error)));
   // The browser tells of the late answer, too.
-  const isMeant = (text) => text.includes("409 (Conflict)");
-  page.on("console", (message) => {
-    if (message.type() === "error" && !isMeant(message.text())) problems.push(`${message.text()} ${message.location().url}`);
-  });
+  const problems = problemsOf(page, (text) => text.includes("409 (Conflict)"));
   const base = new URL(url).origin;
 
   await page.goto(url);
@@ -128,13 +101,27 @@ async function everything(browser, url) {
     listed: await callId(`${FILES}#list`, "{}", `--allow-read=${work}`),
     progress: await callId(`${EVERYTHING}#test_tool_with_progress`, "{}"),
   };
+  await page.goto(base);
+  await shot(page, "calls");
   await views(page, base, calls);
   await approval(page, base);
   await tools(page, base);
   await workspaces(page, base);
   await keyboard(page, base);
   await many(page, base);
-  await everywhere(browser, context, base, calls);
+  const paths = [
+    "/",
+    `/calls/${calls.read}`,
+    `/calls/${calls.hostile}`,
+    `/calls/${calls.image}`,
+    "/approvals",
+    "/tools",
+    `/tools/${encodeURIComponent(FILES)}`,
+    "/workspaces",
+    "/workspaces/report",
+    "/nothing",
+  ];
+  await everywhere(browser, await context.cookies(), base, paths, { "/": "calls", [`/calls/${calls.read}`]: "call" });
   assert.deepEqual(problems, []);
   assert.equal(await page.evaluate(() => window.hostile), undefined);
   const code = await (await browser.newContext()).newPage();
@@ -148,7 +135,7 @@ async function views(page, base, calls) {
   assert.ok(shown.includes("<script>window.hostile=1</script>") && shown.includes("\\u{202e}evil\\u{1b}[2J"), shown);
   assert.equal(await page.evaluate(() => window.hostile), undefined);
   assert.equal(await page.locator("#content img").count(), 0);
-  await page.screenshot({ path: join(PICTURES, "hostile.png"), fullPage: true });
+  await shot(page, "hostile");
 
   await page.goto(`${base}/calls/${calls.image}`);
   const width = await page.locator("img.shown").evaluate((image) => image.decode().then(() => image.naturalWidth));
@@ -164,7 +151,7 @@ async function views(page, base, calls) {
     await page.getByRole("heading", { name, exact: true }).waitFor();
   }
   assert.ok((await page.locator(".phases rect").count()) >= 5);
-  await page.screenshot({ path: join(PICTURES, "call.png"), fullPage: true });
+  await shot(page, "call");
 }
 
 async function approval(page, base) {
@@ -178,7 +165,7 @@ async function approval(page, base) {
   assert.match(await page.title(), /^\(1\)/);
   assert.ok((await page.locator("pre.prompt").innerText()).includes("files.edit"));
   assert.deepEqual((await page.locator(".diff").first().innerText()).trim().split(/\s+/), ["-second", "+third"]);
-  await page.screenshot({ path: join(PICTURES, "approval.png"), fullPage: true });
+  await shot(page, "approval");
   const arguments_ = page.locator("textarea[name=edit]");
   await arguments_.fill((await arguments_.inputValue()).replace("third", "edited"));
   await page.locator("body").press("Escape");
@@ -187,7 +174,7 @@ async function approval(page, base) {
   assert.ok((await page.locator(".diff").last().innerText()).includes("edited"));
   assert.equal((await ended).status, "succeeded");
   assert.ok(readFileSync(join(work, "notes.md"), "utf8").includes("edited"));
-  await page.screenshot({ path: join(PICTURES, "answered.png"), fullPage: true });
+  await shot(page, "answered");
 
   // Another approver is faster: an open page says so, and a late answer has no effect.
   const next = edit({ path: join(work, "notes.md"), edits: [{ old: "first", new: "1" }] });
@@ -211,10 +198,10 @@ async function approval(page, base) {
 
 async function tools(page, base) {
   await page.goto(`${base}/tools`);
-  await page.screenshot({ path: join(PICTURES, "tools.png"), fullPage: true });
+  await shot(page, "tools");
   await page.locator(`a[href="/tools/${encodeURIComponent(FILES)}"]`).click();
   await page.getByText("read files in folders that you grant").first().waitFor();
-  await page.screenshot({ path: join(PICTURES, "tool.png"), fullPage: true });
+  await shot(page, "tool");
   const section = page.getByRole("region", { name: "read", exact: true });
   await section.getByText("Try it").click();
   await section.getByLabel(/^path/).fill(join(work, "notes.md"));
@@ -233,7 +220,7 @@ async function workspaces(page, base) {
   await page.setInputFiles("input[type=file]", { name: "added.txt", mimeType: "text/plain", buffer: Buffer.from("new") });
   await page.getByRole("button", { name: "Upload" }).click();
   await page.getByRole("link", { name: "added.txt", exact: true }).waitFor();
-  await page.screenshot({ path: join(PICTURES, "workspace.png"), fullPage: true });
+  await shot(page, "workspace");
   await page.getByRole("link", { name: "Changes since" }).click();
   assert.ok((await page.locator(".diff").innerText()).includes("+ added.txt"));
   await page.goBack();
@@ -284,69 +271,4 @@ async function many(page, base) {
   assert.equal(await page.locator("tbody tr").count(), 100);
   console.log(`a page of ${listed} calls: ${took.toFixed(0)} ms`);
   assert.ok(took < 2_000, `${took} ms`);
-}
-
-/** Each view in the light and the dark, wide and narrow: axe-core, width, size, first paint. */
-async function everywhere(browser, context, base, calls) {
-  const cookies = await context.cookies();
-  const paths = [
-    "/",
-    `/calls/${calls.read}`,
-    `/calls/${calls.hostile}`,
-    `/calls/${calls.image}`,
-    "/approvals",
-    "/tools",
-    `/tools/${encodeURIComponent(FILES)}`,
-    "/workspaces",
-    "/workspaces/report",
-    "/nothing",
-  ];
-  for (const colorScheme of ["light", "dark"]) {
-    for (const width of [1280, 400]) {
-      const own = await browser.newContext({ colorScheme, viewport: { width, height: 900 } });
-      await own.addCookies(cookies);
-      const page = await own.newPage();
-      for (const path of paths) {
-        const sizes = [];
-        const sized = (response) => {
-          if (!response.url().endsWith("/changes")) sizes.push(response.body().then((body) => gzipSync(body).length));
-        };
-        page.on("response", sized);
-        await page.goto(`${base}${path}`, { waitUntil: "load" });
-        page.off("response", sized);
-        const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
-        const where = `${path} ${colorScheme} ${width}`;
-        assert.ok(bytes <= GZIPPED_MAX, `${where}: ${bytes} bytes gzipped`);
-        const paint = await firstPaint(page);
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-        assert.ok(wide <= 0, `${where}: ${wide} pixels too wide`);
-        // Outside of the page's own policy, as no script of the page could be.
-        const found = await axe(page);
-        assert.deepEqual(found, [], where);
-        console.log(`${where}: ${bytes} bytes, first paint ${paint.toFixed(0)} ms`);
-        assert.ok(paint < PAINT_MAX, `${where}: first paint after ${paint} ms`);
-        const name = `${path === "/" ? "calls" : "call"}-${colorScheme}-${width}.png`;
-        if (path === "/" || path === `/calls/${calls.read}`) await page.screenshot({ path: join(PICTURES, name) });
-      }
-      await own.close();
-    }
-  }
-}
-
-/** The best of some loads: another program can be in the way of one. */
-async function firstPaint(page) {
-  let best = Infinity;
-  for (let round = 0; round < 5 && best >= PAINT_MAX; round += 1) {
-    if (round > 0) await page.reload({ waitUntil: "load" });
-    const painted = await page.waitForFunction(() => performance.getEntriesByName("first-paint")[0]?.startTime);
-    best = Math.min(best, await painted.jsonValue());
-  }
-  return best;
-}
-
-async function axe(page) {
-  await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"] }));
-  const serious = violations.filter((one) => ["serious", "critical"].includes(one.impact));
-  return serious.map((one) => `${one.id}: ${one.nodes[0].html} ${one.nodes[0].failureSummary}`);
 }

@@ -25,6 +25,15 @@ type Fields = BTreeMap<String, String>;
 
 pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
     let tools = state.actions.tools().await?;
+    // A server does not say where its tools are from.
+    let has_origin = tools
+        .iter()
+        .any(|tool| !tool.reference.is_empty() || !tool.signer.is_empty());
+    let names: &[&str] = if has_origin {
+        &["Name", "State", "Version", "From", "Signed by"]
+    } else {
+        &["Name", "State"]
+    };
     let body = html! {
         h1 { "Tools" }
         @if tools.is_empty() {
@@ -38,8 +47,8 @@ pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
         } @else {
             div class="scroll" tabindex="0" {
                 table {
-                    thead { tr { @for name in ["Name", "Version", "From", "Signed by", "State"] { th scope="col" { (name) } } } }
-                    tbody { @for tool in &tools { (row(tool)) } }
+                    thead { tr { @for name in names { th scope="col" { (name) } } } }
+                    tbody { @for tool in &tools { (row(tool, has_origin)) } }
                 }
             }
         }
@@ -48,14 +57,16 @@ pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
     state.aside(shown).await
 }
 
-fn row(tool: &ToolRow) -> Markup {
+fn row(tool: &ToolRow, has_origin: bool) -> Markup {
     html! {
         tr {
             td { a class="open said" href={ "/tools/" (in_url(&tool.name)) } { (line(&tool.name)) } }
-            td class="said" { (line(&tool.version)) }
-            td class="said" { (line(&tool.reference)) }
-            td class="said" { (line(&tool.signer)) }
             td { (badge(&tool.state)) }
+            @if has_origin {
+                td class="said" { (line(&tool.version)) }
+                td class="said" { (line(&tool.reference)) }
+                td class="said" { (line(&tool.signer)) }
+            }
         }
     }
 }
