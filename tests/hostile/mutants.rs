@@ -509,8 +509,13 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     (
         "page_origin",
         &[],
-        &["cli::inspect::a_form_of_another_page"],
+        &[
+            "cli::inspect::a_form_of_another_page",
+            "server::page::a_form_of_another_page",
+        ],
     ),
+    ("page_role", &[], &["server::page::a_token_of_whoever"]),
+    ("page_owner", &[], &["server::page::each_sees_its_own"]),
     (
         "metrics_role",
         &[],

@@ -7,7 +7,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { TOOLCELL, ended, everywhere, launch, picture, problemsOf, started } from "./shared.mjs";
+import { PICTURES, TOOLCELL, ended, everywhere, launch, picture, problemsOf, started } from "./shared.mjs";
 
 const run = promisify(execFile);
 
@@ -41,7 +41,7 @@ async function callId(...words) {
 }
 
 /** The paths in pictures are not those of this machine. */
-const plain = (text) => text.replaceAll(work, "/home/anna/work").replaceAll(/\/[^\s"'<>]*\/(\w+\.wasm)/g, "$1");
+const plain = (text) => text.replaceAll(work, "/home/anna/work").replaceAll(`${place}/`, "").replaceAll(/\/[^\s"'<>]*\/(\w+\.wasm)/g, "$1");
 const shot = (page, name) => picture(page, name, plain);
 
 /** Waits for a call that asks, and returns its id. */
@@ -135,7 +135,7 @@ async function views(page, base, calls) {
   assert.ok(shown.includes("<script>window.hostile=1</script>") && shown.includes("\\u{202e}evil\\u{1b}[2J"), shown);
   assert.equal(await page.evaluate(() => window.hostile), undefined);
   assert.equal(await page.locator("#content img").count(), 0);
-  await shot(page, "hostile");
+  await page.screenshot({ path: join(PICTURES, "hostile.png"), fullPage: true });
 
   await page.goto(`${base}/calls/${calls.image}`);
   const width = await page.locator("img.shown").evaluate((image) => image.decode().then(() => image.naturalWidth));

@@ -413,6 +413,21 @@ impl Grants {
         Ok(())
     }
 
+    /// Each grant as it was written, for people.
+    pub fn rules(&self) -> impl Iterator<Item = &str> {
+        let folders = self.read.iter().chain(&self.write);
+        let folders = folders.map(|grant| grant.rule.as_str());
+        let variables = self.variables.iter().map(|grant| grant.rule.as_str());
+        let secrets = self.secrets.iter().map(|grant| grant.rule.as_str());
+        let tools = self.tools.iter().map(|grant| grant.rule.as_str());
+        let requests = self.network.granted().map(|(words, _)| words);
+        folders
+            .chain(requests)
+            .chain(secrets)
+            .chain(variables)
+            .chain(tools)
+    }
+
     /// Writable ones first.
     pub fn folders(&self) -> impl Iterator<Item = &FolderGrant> {
         self.write.iter().chain(&self.read)

@@ -46,12 +46,19 @@ impl Api {
             TokenRole::Engine(_) => return None,
         };
         let approver = RequestApprover::new(shared, role);
-        let user = PagePrincipal {
+        let mut user = PagePrincipal {
             name: Arc::clone(name),
             is_caller: caller.is_some(),
             approves: approver.map_or_else(|_| Arc::default(), |approver| approver.callers),
-            facts: caller.map_or_else(Vec::new, |caller| shared.facts(caller)),
+            facts: Vec::new(),
         };
+        if let Some(caller) = caller {
+            user.facts = shared.facts(caller);
+        }
+        if !user.approves.is_empty() {
+            let callers = user.approves.join(", ");
+            user.facts.push(("Answers questions of", callers));
+        }
         let workspaces = caller.and_then(|caller| {
             let (service, owner) = shared.workspaces(caller).ok()?;
             Some(service.page(owner))
@@ -72,10 +79,26 @@ impl Api {
 }
 
 impl ApiState {
+    /// What a caller has and may use.
     fn facts(&self, caller: &ApiCaller) -> Vec<(&'static str, String)> {
         let offering = caller.offering(&self.server);
-        let tools = offering.offers.offered().count();
-        vec![("Tools", tools.to_string())]
+        let limits = &offering.tools.limits;
+        let grants: Vec<&str> = offering.tools.grants.rules().collect();
+        let granted = if grants.is_empty() {
+            "nothing".to_owned()
+        } else {
+            grants.join(", ")
+        };
+        let timeout = limits.wall.as_secs_f64();
+        let memory = limits.memory_bytes >> 20;
+        vec![
+            ("Tools", offering.offers.offered().count().to_string()),
+            ("Grants", granted),
+            (
+                "Limits of a call",
+                format!("{timeout} s, {memory} MiB of memory"),
+            ),
+        ]
     }
 }
 
