@@ -12,7 +12,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use toolcell_engine::scheduler::SchedulerUsage;
+use toolcell_engine::scheduler::{CallerQuotas, SchedulerUsage};
+use toolcell_policy::TOKEN_CALLER;
 
 use super::connections::ConnectionStates;
 use super::principals::BudgetUsage;
@@ -22,6 +23,11 @@ use super::{HEAD_BYTES_MAX, HEADERS_MAX, process};
 /// Connections to the address for metrics, and their time for a head, also between two requests.
 const CONNECTIONS_MAX: usize = 16;
 const HEAD_TIME: Duration = Duration::from_secs(75);
+
+/// Principals with labels of their own, the first by name.
+const PRINCIPALS_MAX: usize = 100;
+/// The label of all others together. No principal has such a name.
+const OTHERS: &str = "(others)";
 
 /// Answers since the start, by interface and status.
 #[derive(Default)]
@@ -34,6 +40,8 @@ pub(super) struct Measured {
     pub(super) connections: ConnectionStates,
     pub(super) budgets: [BudgetUsage; 3],
     pub(super) host: SchedulerUsage,
+    /// By name.
+    pub(super) principals: Vec<CallerQuotas>,
     pub(super) is_ready: bool,
 }
 
@@ -95,6 +103,7 @@ impl HttpMetrics {
         );
         text.connections(measured.connections);
         text.budgets(measured.budgets, measured.host);
+        text.principals(&measured.principals);
         text.one(
             MetricKind::Gauge,
             "toolcell_log_writable",
@@ -177,6 +186,69 @@ impl MetricText {
         ] {
             self.one(MetricKind::Gauge, name, help, value);
         }
+    }
+}
+
+impl MetricText {
+    fn principals(&mut self, principals: &[CallerQuotas]) {
+        #[derive(Default)]
+        struct Sum {
+            used: f64,
+            limit: f64,
+            refused: u64,
+        }
+        let mut calls = BTreeMap::<&str, u64>::new();
+        let mut quotas = BTreeMap::<_, Sum>::new();
+        for (at, one) in principals.iter().enumerate() {
+            let name = one.caller.strip_prefix(TOKEN_CALLER);
+            let name = name.unwrap_or(&one.caller);
+            let name = if at < PRINCIPALS_MAX { name } else { OTHERS };
+            *calls.entry(name).or_default() += u64::from(one.calls);
+            for quota in &one.quotas {
+                let sum = quotas.entry((name, quota.name)).or_default();
+                sum.used += quota.used;
+                sum.limit += quota.limit;
+                sum.refused += quota.refused;
+            }
+        }
+        self.one(
+            MetricKind::Gauge,
+            "toolcell_principals",
+            "Callers with rules of their own.",
+            principals.len(),
+        );
+        self.family(
+            MetricKind::Gauge,
+            "toolcell_principal_calls",
+            "Calls that run or wait.",
+            calls
+                .iter()
+                .map(|(name, calls)| (label("principal", name), calls)),
+        );
+        let labels =
+            |(name, quota): &(&str, &str)| format!("{{principal=\"{name}\",quota=\"{quota}\"}}");
+        let of = |number: fn(&Sum) -> f64| {
+            let all = quotas.iter();
+            all.map(move |(both, sum)| (labels(both), number(sum)))
+        };
+        self.family(
+            MetricKind::Gauge,
+            "toolcell_quota_used",
+            "What is used of a quota, in the unit of its name.",
+            of(|sum| sum.used),
+        );
+        self.family(
+            MetricKind::Gauge,
+            "toolcell_quota_limit",
+            "The whole quota.",
+            of(|sum| sum.limit),
+        );
+        self.family(
+            MetricKind::Counter,
+            "toolcell_quota_refused",
+            "Calls that were refused for a quota.",
+            quotas.iter().map(|(both, sum)| (labels(both), sum.refused)),
+        );
     }
 }
 

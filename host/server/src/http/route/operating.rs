@@ -149,6 +149,7 @@ impl Routes {
             connections: self.connections.states(),
             budgets: self.tables.usage(),
             host: offering.tools.host.usage(),
+            principals: offering.tools.host.quotas(),
             is_ready: self.server.unready().await.is_none(),
         };
         let media_type = "text/plain; version=0.0.4; charset=utf-8";
