@@ -16,13 +16,13 @@ use toolcell_engine::scheduler::{CallerQuotas, SchedulerUsage};
 use toolcell_policy::TOKEN_CALLER;
 
 use super::connections::ConnectionStates;
+use super::listener::ClientStream;
 use super::principals::BudgetUsage;
 use super::route::Routes;
-use super::{HEAD_BYTES_MAX, HEADERS_MAX, process};
+use super::{HEAD_BYTES_MAX, HEADERS_MAX, HttpLimits, process};
 
-/// Connections to the address for metrics, and their time for a head, also between two requests.
+/// Connections to the address for metrics, each for one request.
 const CONNECTIONS_MAX: usize = 16;
-const HEAD_TIME: Duration = Duration::from_secs(75);
 
 /// Principals with labels of their own, the first by name.
 const PRINCIPALS_MAX: usize = 100;
@@ -253,7 +253,7 @@ impl MetricText {
 }
 
 /// Answers probes and `/metrics`. Never ends.
-pub(super) async fn serve(listener: &TcpListener, routes: &Arc<Routes>) {
+pub(super) async fn serve(listener: &TcpListener, routes: &Arc<Routes>, limits: &HttpLimits) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // The places are never closed.
@@ -264,20 +264,32 @@ pub(super) async fn serve(listener: &TcpListener, routes: &Arc<Routes>) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let routes = Arc::clone(routes);
+        let (routes, limits) = (Arc::clone(routes), limits.clone());
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let routes = Arc::clone(&routes);
-                async move { Ok::<_, Infallible>(routes.measure(&request).await) }
-            });
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIME)
-                .max_headers(HEADERS_MAX)
-                .max_buf_size(HEAD_BYTES_MAX);
-            // An error on a connection concerns its client only.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            measure(ClientStream::Tcp(stream), routes, limits).await;
             drop(place);
         });
     }
+}
+
+/// A client that is silent or slow has its place for a short time.
+async fn measure(stream: ClientStream, routes: Arc<Routes>, limits: HttpLimits) {
+    let spoke = tokio::time::timeout(limits.first_byte_time, stream.speaks()).await;
+    if !spoke.unwrap_or(false) {
+        return;
+    }
+    stream.prepare(limits.stalled_time);
+    let service = service_fn(move |request| {
+        let routes = Arc::clone(&routes);
+        async move { Ok::<_, Infallible>(routes.measure(&request).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .keep_alive(false)
+        .header_read_timeout(limits.head_time)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX);
+    // An error on a connection concerns its client only.
+    let served = http.serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(limits.stalled_time, served).await;
 }
