@@ -41,7 +41,7 @@ mod help;
 mod hook_components;
 mod hooks;
 mod inspect;
-mod install;
+pub(crate) mod install;
 mod interrupts;
 mod javascript;
 mod json;

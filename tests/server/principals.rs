@@ -199,6 +199,9 @@ fn what_one_has_does_not_exist_for_another() {
 #[test]
 fn a_quota_is_refused_with_a_time_and_counts_over_restarts() {
     let quotas = r#"
+[telemetry]
+metrics = true
+
 [[principal]]
 name = "anna"
 tokens = ["ANNA"]
@@ -224,6 +227,29 @@ bytes_per_day = 100
     assert_eq!(code(&refused.value()), "quota_exceeded");
     while code(&served.call(BERT, "read", &a)) != "quota_exceeded" {}
     assert_eq!(served.call(ROOT, "read", &a)["status"], "succeeded");
+    assert_eq!(served.ask(ANNA, "GET /metrics", "").status, 403);
+    let metrics = served.ask(ROOT, "GET /metrics", "").body;
+    for line in [
+        "toolcell_principals 2",
+        "toolcell_principal_calls{principal=\"anna\"} 0",
+        "toolcell_quota_limit{principal=\"anna\",quota=\"calls_per_minute\"} 2",
+        "toolcell_quota_refused_total{principal=\"anna\",quota=\"calls_per_minute\"} 1",
+        "toolcell_quota_refused_total{principal=\"anna\",quota=\"bytes_per_day\"} 0",
+        "toolcell_quota_limit{principal=\"bert\",quota=\"bytes_per_day\"} 100",
+        "toolcell_quota_refused_total{principal=\"bert\",quota=\"bytes_per_day\"} 1",
+    ] {
+        assert!(
+            metrics.lines().any(|known| known == line),
+            "{line}\n{metrics}"
+        );
+    }
+    let used = "toolcell_quota_used{principal=\"bert\",quota=\"bytes_per_day\"} ";
+    let used = metrics.lines().find_map(|line| line.strip_prefix(used));
+    assert!(used.is_some_and(|used| used.parse::<u32>().unwrap() >= 100));
+    assert!(
+        !metrics.contains("calls_at_once"),
+        "a quota that is not set"
+    );
     served.web.take().unwrap().end();
     let served = served.started();
     assert_eq!(code(&served.call(BERT, "read", &a)), "quota_exceeded");
@@ -390,9 +416,17 @@ fn memory_of(principals: usize) -> u64 {
         )
     };
     let text: String = (0..principals).map(one).collect();
-    let mut served = Served::new(&text).started();
+    let mut served = Served::new(&format!("[telemetry]\nmetrics = true\n{text}")).started();
     let called = served.call("token-of-the-principal-0", "echo", &json!({ "text": "hi" }));
     assert_eq!(called["status"], "succeeded", "{called}");
+    // Not a series for each of any number.
+    let metrics = served.ask(ROOT, "GET /metrics", "").body;
+    let series = metrics
+        .lines()
+        .filter(|line| line.starts_with("toolcell_principal_calls{"));
+    assert_eq!(series.count(), principals.min(101), "{metrics}");
+    let others = "toolcell_quota_limit{principal=\"(others)\",quota=\"calls_at_once\"} 3600";
+    assert_eq!(metrics.contains(others), principals == 1_000, "{metrics}");
     let status = format!("/proc/{}/status", served.web.as_mut().unwrap().pid());
     let status = fs::read_to_string(status).unwrap();
     let own = status

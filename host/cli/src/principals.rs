@@ -31,12 +31,10 @@ pub(crate) fn named<'a>(layers: &'a ConfigLayers, name: &str) -> Result<&'a Prin
     })
 }
 
-/// The quota of each caller that has one.
+/// The quota of each, which may have no bound.
 pub(crate) fn quotas(layers: &ConfigLayers) -> HashMap<String, Quota> {
     let of = |one: &Principal| (one.caller(), one.quota.clone());
-    let all = layers.principals.iter().map(of);
-    all.filter(|(_, quota)| *quota != Quota::default())
-        .collect()
+    layers.principals.iter().map(of).collect()
 }
 
 impl Settings {

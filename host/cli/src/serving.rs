@@ -50,6 +50,9 @@ use named_tool::{is_one, of_entry};
 /// After a reload that failed because the host was busy.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Names of callers in records.
+pub(crate) type TokenCallers = Arc<Mutex<Vec<Arc<str>>>>;
+
 /// Which tools a server offers, and with what.
 #[derive(Debug, Args)]
 pub(crate) struct ServingOptions {
@@ -96,9 +99,12 @@ pub(crate) struct ServingOptions {
     /// The files of the command that hold authority, such as token files.
     #[arg(skip)]
     pub(crate) kept: Vec<KeptFile>,
-    /// Those that hold a token of their own.
-    #[arg(skip = 1_usize)]
-    pub(crate) callers: usize,
+    /// Those that hold a token of their own, as it was read last.
+    #[arg(skip)]
+    pub(crate) token_callers: TokenCallers,
+    /// `true` if an Arcade engine calls, too.
+    #[arg(skip)]
+    pub(crate) has_engine: bool,
     /// `true` if clients come over a network: none may get the server killed.
     #[arg(skip)]
     pub(crate) listens: bool,
@@ -272,7 +278,7 @@ impl ServingOptions {
             hosts::configure(host, home, &layers, &settings.limits)
                 .pooled(true)
                 .calls_at_once(calls_at_once.unwrap_or(HostBuilder::CALLS_AT_ONCE))
-                .callers(self.callers + layers.principals.len())
+                .callers(self.callers(&layers))
                 .quotas(self.quotas.clone())
                 .compile_watch(self.compile_watch())
                 .network(self.options.grants.network())
@@ -335,7 +341,7 @@ impl ServingOptions {
         Ok(offering)
     }
 
-    fn issuers(&self, layers: &ConfigLayers) -> Result<Option<TokenIssuers>, Refusal> {
+    pub(crate) fn issuers(&self, layers: &ConfigLayers) -> Result<Option<TokenIssuers>, Refusal> {
         let unusable = |why| {
             let why = format!("the configuration cannot be used: {why}");
             config::policy_unreadable(why)

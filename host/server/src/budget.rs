@@ -1,6 +1,6 @@
 //! Memory budgets for client input, over all connections.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -70,12 +70,14 @@ pub fn beside_calls_bytes(memory: u64) -> u64 {
 pub(super) struct ByteBudgets {
     all: Arc<Semaphore>,
     all_units: usize,
-    own_units: usize,
+    /// Of a budget that is made now.
+    own_units: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct ByteBudget {
     own: Arc<Semaphore>,
+    own_units: usize,
     of: ByteBudgets,
 }
 
@@ -148,7 +150,7 @@ impl ByteBudget {
     /// memory.
     fn share_of(&self, bytes: usize) -> (u32, u32) {
         let units = |most: usize| u32::try_from(bytes.div_ceil(UNIT).min(most)).unwrap_or(u32::MAX);
-        (units(self.of.own_units), units(self.of.all_units))
+        (units(self.own_units), units(self.of.all_units))
     }
 
     fn units(&self, bytes: usize) -> Option<(u32, u32)> {
@@ -162,8 +164,14 @@ impl ByteBudgets {
         Self {
             all: Arc::new(Semaphore::new(all_units)),
             all_units,
-            own_units: share(all_units, principals),
+            own_units: Arc::new(AtomicUsize::new(share(all_units, principals))),
         }
+    }
+
+    /// Each of so many principals has a part. Those that have a budget keep theirs.
+    pub(super) fn divide(&self, principals: usize) {
+        let own = share(self.all_units, principals);
+        self.own_units.store(own, Ordering::Relaxed);
     }
 
     /// Bytes that are taken, and all.
@@ -177,8 +185,10 @@ impl ByteBudgets {
     }
 
     pub(super) fn one(&self) -> ByteBudget {
+        let own_units = self.own_units.load(Ordering::Relaxed);
         ByteBudget {
-            own: Arc::new(Semaphore::new(self.own_units)),
+            own: Arc::new(Semaphore::new(own_units)),
+            own_units,
             of: self.clone(),
         }
     }

@@ -63,10 +63,6 @@ impl Principals {
         self.0.get(caller)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(super) fn callers(&self) -> impl Iterator<Item = Arc<str>> {
         self.0.keys().cloned()
     }

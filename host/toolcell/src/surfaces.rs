@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use serde_json::{Value, json};
 use toolcell_engine::catalog::Surface;
 use toolcell_engine::pipeline::CancelOutcome;
+use toolcell_engine::scheduler::CallerQuotas;
 use toolcell_policy::Grants;
 use toolcell_spec::{AbortReason, EventType, LoadingState, ToolEvent, ToolSearchResult};
 use toolcell_system::pool::STORE;
@@ -19,6 +20,11 @@ impl Host {
     /// `producer` of surfaces, and `source` of events: `toolcell/<version>`.
     pub fn producer(&self) -> &Arc<str> {
         &self.services.source
+    }
+
+    /// What each caller that is counted uses now.
+    pub fn quotas(&self) -> Vec<CallerQuotas> {
+        self.services().quotas.usage()
     }
 
     /// Writes down what callers have used of their quotas, before the process ends.

@@ -16,6 +16,8 @@ pub enum PartState {
     Absent,
     /// Tools cannot be built until this is fixed.
     Missing,
+    /// Worth knowing, and nothing that has to be fixed.
+    Warning,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,7 +8,7 @@ mod interpreters;
 mod kills;
 mod locks;
 mod packages;
-mod proxies;
+pub(crate) mod proxies;
 mod updates;
 mod web;
 

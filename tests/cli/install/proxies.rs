@@ -11,12 +11,12 @@ use crate::pipeline::doubles::echoing;
 use crate::support::{Identity, Mirror, Ran, Server, response};
 
 /// A proxy that leads every connection to one port of this machine, and notes the heads of its requests.
-struct Relay {
+pub(crate) struct Relay {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-fn relay(to: u16, answer: &'static str) -> Relay {
+pub(crate) fn relay(to: u16, answer: &'static str) -> Relay {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let heads = Arc::new(Mutex::new(Vec::new()));
@@ -57,16 +57,16 @@ fn pass_on(mut client: TcpStream, to: u16, answer: &str, seen: &Mutex<Vec<String
 }
 
 impl Relay {
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://ann:hunter2@127.0.0.1:{}", self.port)
     }
 
-    fn heads(&self) -> Vec<String> {
+    pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
 }
 
-const OPEN: &str = "HTTP/1.1 200 OK\r\n\r\n";
+pub(crate) const OPEN: &str = "HTTP/1.1 200 OK\r\n\r\n";
 
 fn install(place: &Place, url: &str, variables: &[(&str, &str)]) -> Ran {
     let words = ["install", url, "--allow-unsigned", "--yes", "--json"];

@@ -16,7 +16,7 @@ const ANNA: &str = "0123456789abcdef0";
 const OTHER: &str = "fedcba98765432100";
 const SCRAPER: &str = "a-token-for-metrics";
 
-fn write(file: &Path, text: &str, mode: u32) {
+pub(super) fn write(file: &Path, text: &str, mode: u32) {
     std::fs::write(file, text).unwrap();
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
 }
@@ -204,7 +204,7 @@ fn an_idle_connection_stays_longer_than_a_head_may_take_and_as_long_as_is_set() 
     assert!(again(&patient, Duration::from_millis(11_500)));
 }
 
-struct Ended(Child);
+pub(super) struct Ended(pub(super) Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -234,7 +234,7 @@ fn started(program: Toolcell) -> (Ended, String) {
     panic!("the program ended: {heard:#?}")
 }
 
-fn over_socket(path: &Path, token: &str) -> String {
+pub(super) fn over_socket(path: &Path, token: &str) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
     let body = json!({ "tool": "echo", "input": { "n": 1 } }).to_string();
     let request = format!(
@@ -248,7 +248,7 @@ fn over_socket(path: &Path, token: &str) -> String {
     answer
 }
 
-fn serve_at(path: &Path, more: &[&str]) -> Toolcell {
+pub(super) fn serve_at(path: &Path, more: &[&str]) -> Toolcell {
     let mut arguments = Web::arguments(&["probe#echo"], more);
     arguments[1] = format!("--listen=unix:{}", path.display()).into();
     Toolcell::new(arguments)
@@ -323,7 +323,7 @@ fn told(socket: &UnixDatagram, meant: &str) -> String {
 }
 
 /// The program as systemd starts it with a socket.
-fn passed(listener: &impl std::os::fd::AsFd, options: &[&str]) -> Command {
+pub(super) fn passed(listener: &impl std::os::fd::AsFd, options: &[&str]) -> Command {
     rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty()).unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&listener.as_fd());
     let mut command = Command::new("bash");

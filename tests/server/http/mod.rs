@@ -11,4 +11,5 @@ mod own_port;
 mod patience;
 mod quotas;
 mod sessions;
+mod starting;
 mod strangers;

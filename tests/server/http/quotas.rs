@@ -300,3 +300,45 @@ fn a_connection_that_says_nothing_is_closed_soon() {
         began.elapsed()
     );
 }
+
+#[test]
+fn a_caller_that_is_named_in_two_places_has_one_part() {
+    let (_guard, path) = scratch();
+    let settings = path.join("settings.toml");
+    std::fs::write(&settings, "[[principal]]\nname = \"anna\"\n").unwrap();
+    let tokens = path.join("tokens");
+    // Her next token is there before the old one goes.
+    std::fs::write(
+        &tokens,
+        format!("anna {ANNA}\nanna another-token-of-anna\n"),
+    )
+    .unwrap();
+    std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let options = [
+        format!("--token-file={}", tokens.display()),
+        format!("--config={}", settings.display()),
+        "--max-calls=8".to_owned(),
+        "--timeout=2m".to_owned(),
+        "--memory=32MiB".to_owned(),
+        "--max-output=1MiB".to_owned(),
+    ];
+    let mut web = Web::with(&["probe#progress"], &options);
+    web.token = ANNA.to_owned();
+    let arguments = json!({ "count": 10_000, "interval_ms": 100 });
+    let params =
+        json!({ "name": "progress", "arguments": arguments, "_meta": { "progressToken": 1 } });
+    let running: Vec<TcpStream> = (0..10)
+        .map(|_| web.begin_stateless("tools/call", params.clone(), json!({})))
+        .collect();
+    // Nothing is kept back for others, because there are none.
+    let mut silent: Vec<&TcpStream> = running.iter().collect();
+    let began = Instant::now();
+    while silent.len() > 2 {
+        assert!(
+            began.elapsed() < SOON * 4,
+            "{} of hers run",
+            10 - silent.len()
+        );
+        silent.retain(|stream| !speaks(stream));
+    }
+}

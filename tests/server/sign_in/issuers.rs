@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Issuer, Serving, Signer};
-use crate::support::{Coming, Home, Server, Web};
+use super::{Issuer, Serving, Signer, now};
+use crate::cli::install::proxies::{OPEN, relay};
+use crate::support::{Coming, Home, Identity, Server, Web};
 
 /// Longer than the pause between two requests for the keys of an issuer.
 const PAUSE: Duration = Duration::from_millis(5_500);
@@ -285,4 +286,102 @@ fn issuers_follow_the_configuration() {
     assert_eq!(issuer.fetches(), 1);
     configure(String::new(), &token, 401);
     serving.refuses(&token, 401, "unauthorized");
+}
+
+#[test]
+fn a_token_that_names_no_key_is_verified_by_new_keys() {
+    let issuer = Issuer::new();
+    let serving = Serving::for_anna(&issuer, "");
+    serving.takes(&issuer.token(&serving.web, "anna"));
+    let next = Signer::ec();
+    issuer.has_keys(&[next.jwk("two")]);
+    let header = json!({ "alg": "ES256", "typ": "at+jwt" });
+    let new = next.token(&header, &issuer.claims(&serving.web, "anna"));
+    std::thread::sleep(PAUSE);
+    serving.takes(&new);
+    assert_eq!(issuer.fetches(), 2);
+    // One that no key verifies asks as rarely as one with an unknown key.
+    let wrong = Signer::ec().token(&header, &issuer.claims(&serving.web, "anna"));
+    let began = Instant::now();
+    for _ in 0..50 {
+        serving.refuses(&wrong, 401, "the signature of the token is wrong");
+    }
+    let more = 1 + usize::try_from(began.elapsed().as_secs() / 5).unwrap();
+    assert!(issuer.fetches() <= 2 + more, "{}", issuer.fetches());
+}
+
+#[test]
+fn keys_are_fetched_through_the_proxy_and_with_the_certificates_of_the_options() {
+    let identity = Identity::of(&["auth.example"]);
+    let signer = Signer::ec();
+    let keys = json!({ "keys": [signer.jwk("one")] }).to_string();
+    let server = Server::secure(&identity, move |visit| {
+        if visit.head().is_some() {
+            let length = keys.len();
+            visit.say(&format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{keys}"
+            ));
+        }
+    });
+    let settings = "[[issuer]]\nurl = \"https://auth.example\"\njwks = \"https://auth.example/keys\"\n\
+                    [[principal]]\nname = \"anna\"\nissuer = \"https://auth.example\"\nclaims = { sub = \"anna\" }\n";
+    let called = |has_roots: bool| {
+        let proxy = relay(server.port, OPEN);
+        let home = Home::new();
+        home.configure(settings);
+        let roots = identity.authority_in(home.path());
+        let roots = format!("--tls-ca={}", roots.display());
+        let roots = has_roots.then_some(roots.as_str());
+        let arguments = Web::arguments(&["probe#invocation"], roots);
+        let arguments: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+        let program = home.toolcell(&arguments);
+        let web = Web::run(program.env("HTTPS_PROXY", &proxy.url()));
+        let claims = json!({
+            "iss": "https://auth.example",
+            "aud": format!("http://{}/mcp", web.address),
+            "sub": "anna",
+            "iat": now(),
+            "exp": now() + 300,
+        });
+        let header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": "one" });
+        let reply = Serving { web, home }.call(&signer.token(&header, &claims));
+        (reply, proxy.heads())
+    };
+    let (reply, heads) = called(true);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let is_tunnel = |head: &String| head.starts_with("CONNECT auth.example:443 ");
+    assert!(
+        !heads.is_empty() && heads.iter().all(is_tunnel),
+        "{heads:?}"
+    );
+    let (reply, heads) = called(false);
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert!(heads.iter().all(is_tunnel), "{heads:?}");
+}
+
+#[test]
+fn a_check_fetches_the_keys_of_each_issuer() {
+    let issuer = Issuer::new();
+    let home = Home::new();
+    let anna = issuer.principal("anna", "{ sub = \"anna\" }");
+    home.configure(&format!("{}{anna}", issuer.section("")));
+    let arguments = Web::arguments(&["probe#invocation"], ["--check"]);
+    let arguments: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+    let check = || home.toolcell(&arguments).run();
+    let subject = format!("issuer {}", issuer.url());
+    let good = check().exits(0).stdout;
+    let line = format!("ready    {subject}: 1 key that can verify tokens");
+    assert!(good.contains(&line), "{good}");
+    let mut key = issuer.signer.jwk("one");
+    key["alg"] = json!("ES512");
+    issuer.has_keys(&[key]);
+    let bad = check().exits(1).stdout;
+    let line = format!("missing  {subject}: it has no key of an accepted algorithm");
+    assert!(bad.contains(&line), "{bad}");
+    issuer.says_keys("<html>".to_owned());
+    let bad = check().exits(1).stdout;
+    assert!(
+        bad.contains(&subject) && bad.contains("is no set of keys"),
+        "{bad}"
+    );
 }

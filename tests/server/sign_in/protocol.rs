@@ -197,3 +197,39 @@ fn a_token_is_in_one_header_and_nowhere_else() {
     let said = serving.web.end();
     assert!(!said.contains(&token), "{said}");
 }
+
+#[test]
+fn behind_a_proxy_metadata_is_between_the_origin_and_the_path() {
+    let issuer = Issuer::new();
+    let anna = issuer.principal("anna", "{ sub = \"anna\" }");
+    let settings = format!("{}{anna}", issuer.section(""));
+    let url = "--public-url=https://tools.example/agents";
+    let serving = Serving::with(&settings, &[url]);
+    let refused = serving.greet("");
+    let metadata = "https://tools.example/.well-known/oauth-protected-resource/agents/mcp";
+    assert_eq!(
+        refused.header("www-authenticate").unwrap(),
+        format!("Bearer resource_metadata=\"{metadata}\"")
+    );
+    let get = |line: &str| serving.web.request(line, &[("Authorization", "")], "");
+    let below = METADATA.replace("GET ", "GET /agents");
+    // The proxy removes the path, or does not.
+    for line in [
+        METADATA.to_owned(),
+        format!("{METADATA}/mcp"),
+        format!("{METADATA}/agents"),
+        format!("{METADATA}/agents/mcp"),
+        format!("{below}/mcp"),
+    ] {
+        let reply = get(&line);
+        assert_eq!(reply.status, 200, "{line}: {reply:?}");
+        let said: Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!(
+            said["resource"], "https://tools.example/agents/mcp",
+            "{line}"
+        );
+    }
+    for path in ["/agentsmcp", "/agents/v1", "/other/mcp"] {
+        assert_eq!(get(&format!("{METADATA}{path}")).status, 404, "{path}");
+    }
+}

@@ -1,12 +1,13 @@
 mod checking;
 mod listening;
+mod open_files;
 mod options;
 mod signals;
 
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use crate::runtime::Runtime;
 use anyhow::Context;
@@ -27,7 +28,7 @@ use options::{DeploymentOptions, LimitOptions, http_limits};
 use super::exit::{BadRequest, Exit};
 use super::options::one_of;
 use super::protected_sources::KeptFile;
-use super::serving::{self, ServingOptions};
+use super::serving::{self, ServingOptions, TokenCallers};
 use super::show;
 use super::starting::Ready;
 
@@ -107,6 +108,8 @@ struct TokenSource {
     callers: Tokens,
     /// Of callers, approvers and metrics.
     files: [Option<PathBuf>; 3],
+    /// Those that were read last, for the parts of each.
+    read: TokenCallers,
 }
 
 impl Serve {
@@ -124,7 +127,7 @@ impl Serve {
         let (source, generated) = self.tokens(&place)?;
         let tokens = source.read()?;
         let worker = self.worker()?;
-        self.serving.callers = tokens.principals().len() + usize::from(worker.is_some());
+        self.serving.has_engine = worker.is_some();
         let runtime = Runtime::on_all_processors()?;
         self.serving.log = Some(self.log()?);
         // From now on: without a listener, the signal ends the process.
@@ -137,6 +140,9 @@ impl Serve {
         };
         let server = served.server.clone();
         let limits = http_limits(&served.limits());
+        if let Some(too_few) = open_files::provide(&served.limits()) {
+            show::say(&format!("warning: {too_few}"));
+        }
         let (renew, new_tokens) = unbounded_channel();
         runtime.spawn(signals::read_again(
             hangups,
@@ -303,6 +309,7 @@ impl Serve {
                     self.approver_token_file.clone(),
                     self.deployment.metrics_token_file.clone(),
                 ],
+                read: Arc::clone(&self.serving.token_callers),
             },
             generated,
         ))
@@ -325,6 +332,7 @@ impl TokenSource {
             let added = tokens.with_measurers(read(file)?);
             tokens = added.map_err(BadRequest::from_error)?;
         }
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = tokens.principals();
         Ok(tokens)
     }
 }

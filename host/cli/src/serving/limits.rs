@@ -1,6 +1,7 @@
 //! The limits of a server as a whole: what it starts with, and the memory of all calls.
 
-use std::sync::PoisonError;
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
 
 use toolcell::Limits;
 use toolcell_config::{ConfigLayers, GivenServerLimits};
@@ -13,9 +14,21 @@ use super::ServingOptions;
 
 impl ServingOptions {
     /// The command line precedes the files; later ones do not change what a server began with.
-    pub(super) fn started_with(&self, layers: &ConfigLayers) -> &GivenServerLimits {
+    pub(crate) fn started_with(&self, layers: &ConfigLayers) -> &GivenServerLimits {
         self.started_with
             .get_or_init(|| self.server_limits.clone().or(&layers.server))
+    }
+
+    /// How many have a part of calls and memory. One that is named in several places counts once.
+    pub(super) fn callers(&self, layers: &ConfigLayers) -> usize {
+        if !self.listens {
+            return 1;
+        }
+        let held = self.token_callers.lock();
+        let held = held.unwrap_or_else(PoisonError::into_inner).clone();
+        let own = layers.principals.iter().map(|one| one.caller().into());
+        let names: HashSet<Arc<str>> = held.into_iter().chain(own).collect();
+        names.len() + usize::from(self.has_engine)
     }
 
     /// The command line precedes the lowest of the files, and these a share of the machine's memory. The same size
@@ -37,10 +50,8 @@ impl ServingOptions {
         if self.listens {
             fits(said, limits)?;
         }
-        let wanted = MemoryBudget::of_callers(
-            said.unwrap_or_else(share_bytes),
-            self.callers + layers.principals.len(),
-        );
+        let wanted =
+            MemoryBudget::of_callers(said.unwrap_or_else(share_bytes), self.callers(layers));
         let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         match kept.as_ref().filter(|kept| kept.total() == wanted.total()) {
             Some(same) => Ok(same.clone()),

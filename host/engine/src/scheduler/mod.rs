@@ -13,5 +13,5 @@ pub use chains::{CHILD_DEPTH_MAX, CallChains};
 pub use locks::{ChangeLine, NetworkUse, QueueTurn, ResourceClaim, ResourceLocks};
 pub use memory::MemoryBudget;
 pub use queue::{NoPlace, RunPlace, Scheduler, SchedulerUsage};
-pub use quotas::{Quota, QuotaPlace, Quotas};
+pub use quotas::{CallerQuotas, Quota, QuotaPlace, QuotaUsage, Quotas};
 pub use shares::{CallerShares, SharedPlace, SharedPlaces};

@@ -1,6 +1,6 @@
 //! Quotas of single callers: calls at once and a minute, CPU time and bytes a day.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -45,9 +45,38 @@ struct QuotaState {
     written: Option<Instant>,
 }
 
+/// What one caller uses now, and of each part of its quota.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallerQuotas {
+    pub caller: String,
+    /// Calls that run or wait.
+    pub calls: u32,
+    pub quotas: Vec<QuotaUsage>,
+}
+
+/// A part of a quota, in the unit of its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuotaUsage {
+    /// Such as `calls_at_once`.
+    pub name: &'static str,
+    pub used: f64,
+    pub limit: f64,
+    /// Calls that were refused for it since the start.
+    pub refused: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum QuotaPart {
+    CallsAtOnce,
+    CallsPerMinute,
+    CpuPerDay,
+    BytesPerDay,
+}
+
 #[derive(Debug)]
 struct CallCount {
     open: u32,
+    refused: BTreeMap<QuotaPart, u64>,
     /// Calls that may begin at once, refilled over a minute.
     free: f64,
     at: Instant,
@@ -91,7 +120,7 @@ impl Quotas {
         state.file = Some(file.to_owned());
     }
 
-    /// Sets the quotas by the callers' names. What was used counts on.
+    /// Sets the quotas by the callers' names, also of callers that are counted and have none. What was used counts on.
     pub fn set(&self, quotas: HashMap<String, Quota>) {
         let mut state = self.state();
         state
@@ -104,7 +133,16 @@ impl Quotas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call that begins; `None` for a caller without a quota.
+    /// What each caller uses, by name.
+    pub fn usage(&self) -> Vec<CallerQuotas> {
+        let mut state = self.state();
+        state.turn(now());
+        let mut all: Vec<_> = state.quotas.keys().map(|name| state.usage(name)).collect();
+        all.sort_unstable_by(|one, other| one.caller.cmp(&other.caller));
+        all
+    }
+
+    /// Counts a call that begins; `None` for a caller that is not counted.
     ///
     /// # Errors
     ///
@@ -115,7 +153,11 @@ impl Quotas {
             return Ok(None);
         };
         if guard!("quotas") {
-            state.check(caller, now())?;
+            let checked = state.check(caller, now());
+            checked.map_err(|(part, refusal)| {
+                *state.calls_of(caller).refused.entry(part).or_default() += 1;
+                refusal
+            })?;
         }
         state.calls_of(caller).open += 1;
         Ok(Some(QuotaPlace {
@@ -134,7 +176,7 @@ impl Quotas {
 
     fn count(&self, caller: &str, usage: &Usage) -> Option<impl FnOnce() + Send + use<>> {
         let mut state = self.state();
-        if !state.quotas.contains_key(caller) {
+        if !state.quotas.get(caller).is_some_and(is_bounded) {
             return None;
         }
         state.turn(now());
@@ -149,7 +191,7 @@ impl Quotas {
     /// Writes the counts, before the process ends.
     pub fn close(&self) {
         let mut state = self.state();
-        let has_any = !state.quotas.is_empty();
+        let has_any = state.quotas.values().any(is_bounded);
         let write = if has_any { state.write() } else { None };
         drop(state);
         if let Some(write) = write {
@@ -159,7 +201,42 @@ impl Quotas {
 }
 
 impl QuotaState {
-    fn check(&mut self, caller: &str, now: Duration) -> Result<(), Refusal> {
+    fn usage(&self, caller: &str) -> CallerQuotas {
+        let quota = self.quotas.get(caller).cloned().unwrap_or_default();
+        let used = self.used.callers.get(caller).copied().unwrap_or_default();
+        let count = self.calls.get(caller);
+        let open = count.map_or(0, |count| count.open);
+        let begun = |most: u32| count.map_or(0.0, |count| f64::from(most) - count.free_of(most));
+        let at_once = quota.calls_at_once.map(|most| (open.into(), most.into()));
+        let minute = quota
+            .calls_per_minute
+            .map(|most| (begun(most), most.into()));
+        let cpu = Duration::from_millis(used.cpu_ms).as_secs_f64();
+        let cpu = quota.cpu_per_day.map(|most| (cpu, most.as_secs_f64()));
+        let bytes = quota.bytes_per_day;
+        let bytes = bytes.map(|most| (approximately(used.bytes), approximately(most)));
+        let parts = [
+            ("calls_at_once", QuotaPart::CallsAtOnce, at_once),
+            ("calls_per_minute", QuotaPart::CallsPerMinute, minute),
+            ("cpu_seconds_per_day", QuotaPart::CpuPerDay, cpu),
+            ("bytes_per_day", QuotaPart::BytesPerDay, bytes),
+        ];
+        let known = |(name, part, both): (_, QuotaPart, Option<(f64, f64)>)| {
+            both.map(|(used, limit)| QuotaUsage {
+                name,
+                used,
+                limit,
+                refused: count.map_or(0, |count| count.refused_for(part)),
+            })
+        };
+        CallerQuotas {
+            caller: caller.to_owned(),
+            calls: open,
+            quotas: parts.into_iter().filter_map(known).collect(),
+        }
+    }
+
+    fn check(&mut self, caller: &str, now: Duration) -> Result<(), (QuotaPart, Refusal)> {
         self.turn(now);
         let quota = self.quotas.get(caller).cloned().unwrap_or_default();
         let used = self.used.callers.get(caller).copied().unwrap_or_default();
@@ -167,25 +244,27 @@ impl QuotaState {
         let cpu = quota.cpu_per_day.map(|cpu| cpu.as_millis());
         if let Some(cpu) = cpu.filter(|cpu| u128::from(used.cpu_ms) >= *cpu) {
             let what = format!("{cpu} ms of CPU time a day");
-            return Err(exceeded(&what, seconds(tomorrow)));
+            let refusal = exceeded(&what, approximately(tomorrow));
+            return Err((QuotaPart::CpuPerDay, refusal));
         }
         if let Some(bytes) = quota.bytes_per_day.filter(|bytes| used.bytes >= *bytes) {
-            return Err(exceeded(&format!("{bytes} bytes a day"), seconds(tomorrow)));
+            let refusal = exceeded(&format!("{bytes} bytes a day"), approximately(tomorrow));
+            return Err((QuotaPart::BytesPerDay, refusal));
         }
         let count = self.calls_of(caller);
         if let Some(most) = quota.calls_at_once.filter(|most| count.open >= *most) {
-            return Err(exceeded(&format!("{most} calls at once"), RETRY_SECONDS));
+            let refusal = exceeded(&format!("{most} calls at once"), RETRY_SECONDS);
+            return Err((QuotaPart::CallsAtOnce, refusal));
         }
         let Some(most) = quota.calls_per_minute else {
             return Ok(());
         };
-        let each = MINUTE.as_secs_f64() / f64::from(most.max(1));
-        let refilled = count.at.elapsed().as_secs_f64() / each;
-        count.free = (count.free + refilled).min(f64::from(most));
+        count.free = count.free_of(most);
         count.at = Instant::now();
         if count.free < 1.0 {
-            let after = (1.0 - count.free) * each;
-            return Err(exceeded(&format!("{most} calls a minute"), after));
+            let after = (1.0 - count.free) * seconds_of_one(most);
+            let refusal = exceeded(&format!("{most} calls a minute"), after);
+            return Err((QuotaPart::CallsPerMinute, refusal));
         }
         count.free -= 1.0;
         Ok(())
@@ -200,6 +279,7 @@ impl QuotaState {
             .entry(caller.to_owned())
             .or_insert_with(|| CallCount {
                 open: 0,
+                refused: BTreeMap::new(),
                 free: most.map_or(0.0, f64::from),
                 at: Instant::now(),
             })
@@ -224,14 +304,38 @@ impl QuotaState {
     }
 }
 
+impl CallCount {
+    fn refused_for(&self, part: QuotaPart) -> u64 {
+        self.refused.get(&part).copied().unwrap_or_default()
+    }
+
+    /// Calls that may begin at once now, if so many may in a minute.
+    fn free_of(&self, most: u32) -> f64 {
+        let refilled = self.at.elapsed().as_secs_f64() / seconds_of_one(most);
+        (self.free + refilled).min(f64::from(most))
+    }
+}
+
+fn is_bounded(quota: &Quota) -> bool {
+    *quota != Quota::default()
+}
+
+/// Until another of so many calls a minute may begin.
+fn seconds_of_one(most: u32) -> f64 {
+    MINUTE.as_secs_f64() / f64::from(most.max(1))
+}
+
 fn now() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the seconds of a day are few")]
-fn seconds(whole: u64) -> f64 {
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "what is shown or waited for need not be exact"
+)]
+fn approximately(whole: u64) -> f64 {
     whole as f64
 }
 
@@ -284,10 +388,18 @@ mod tests {
             ..Quota::default()
         });
         let first = quotas.begin(Some("anna")).unwrap();
+        assert_eq!(quotas.usage()[0].calls, 1);
         let _second = quotas.begin(Some("anna")).unwrap().unwrap();
         let refused = quotas.begin(Some("anna")).unwrap_err();
         assert_eq!(refused.code, ErrorCode::QuotaExceeded);
         assert!(quotas.begin(Some("bert")).unwrap().is_none());
+        let at_once = QuotaUsage {
+            name: "calls_at_once",
+            used: 2.0,
+            limit: 2.0,
+            refused: 1,
+        };
+        assert_eq!(quotas.usage()[0].quotas, [at_once]);
         drop(first);
         assert!(quotas.begin(Some("anna")).is_ok());
     }

@@ -1,6 +1,6 @@
 //! Places that callers share: each has a guaranteed part, and busy ones borrow what others leave idle.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -65,15 +65,20 @@ pub struct SharedPlaces(Arc<PlaceTable>);
 #[derive(Debug)]
 struct PlaceTable {
     total: usize,
+    state: Mutex<PlaceState>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PlaceShares {
     guaranteed: usize,
     reserve: usize,
     /// `true` if all callers count as one, which may use every place.
     is_common: bool,
-    state: Mutex<PlaceState>,
 }
 
 #[derive(Debug)]
 struct PlaceState {
+    shares: PlaceShares,
     free: usize,
     /// Callers with a place, or that wait for one.
     callers: HashMap<Arc<str>, CallerQueue>,
@@ -112,19 +117,30 @@ struct Arrival<'a> {
     number: u64,
 }
 
+impl PlaceShares {
+    fn new(total: usize, callers: usize) -> Self {
+        let guaranteed = (total / callers.max(1)).max(1);
+        Self {
+            guaranteed,
+            reserve: (total / RESERVE_PART).max(1).min(total - guaranteed),
+            is_common: callers <= 1,
+        }
+    }
+
+    /// All without a name are one caller.
+    fn known<'a>(&self, caller: Option<&'a str>) -> &'a str {
+        caller.filter(|_| !self.is_common).unwrap_or_default()
+    }
+}
+
 impl SharedPlaces {
     /// `callers` is the number of those that can be told apart; one may use every place.
     pub fn new(total: usize, callers: usize) -> Self {
         let total = total.clamp(1, Semaphore::MAX_PERMITS);
-        let guaranteed = (total / callers.max(1)).max(1);
-        let is_common = callers <= 1;
-        let reserve = (total / RESERVE_PART).max(1).min(total - guaranteed);
         Self(Arc::new(PlaceTable {
             total,
-            guaranteed,
-            reserve,
-            is_common,
             state: Mutex::new(PlaceState {
+                shares: PlaceShares::new(total, callers),
                 free: total,
                 callers: HashMap::new(),
                 waiting: 0,
@@ -137,9 +153,11 @@ impl SharedPlaces {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All without a name are one caller.
-    fn known<'a>(&self, caller: Option<&'a str>) -> &'a str {
-        caller.filter(|_| !self.0.is_common).unwrap_or_default()
+    /// From now on there are so many callers. Places that are taken stay so.
+    pub fn divide(&self, callers: usize) {
+        let mut state = self.state();
+        state.shares = PlaceShares::new(self.0.total, callers);
+        self.serve(&mut state);
     }
 
     pub fn taken(&self) -> usize {
@@ -152,33 +170,36 @@ impl SharedPlaces {
 
     /// `true` if the caller has less than is guaranteed to it: the next place is its own.
     pub fn is_owed(&self, caller: Option<&str>) -> bool {
+        let state = self.state();
         let taken = |queue: &CallerQueue| queue.taken;
-        let taken = self
-            .state()
+        let taken = state
             .callers
-            .get(self.known(caller))
+            .get(state.shares.known(caller))
             .map_or(0, taken);
-        self.0.is_common || taken < self.0.guaranteed
+        state.shares.is_common || taken < state.shares.guaranteed
     }
 
-    /// `true` if the caller has more than is guaranteed to it.
-    pub fn borrows(&self, caller: &str) -> bool {
+    /// The callers that have more than is guaranteed to them.
+    pub fn borrowers(&self) -> HashSet<Arc<str>> {
         let state = self.state();
-        let queue = state.callers.get(self.known(Some(caller)));
-        queue.is_some_and(|queue| queue.taken > self.0.guaranteed)
+        let guaranteed = state.shares.guaranteed;
+        let all = state.callers.iter();
+        let borrow = all.filter(|(_, queue)| queue.taken > guaranteed);
+        borrow.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     /// `None` if none is free for the caller, or another call of it waits.
     pub fn try_take(&self, caller: Option<&str>) -> Option<SharedPlace> {
-        let caller = self.known(caller);
         let mut state = self.state();
+        let shares = state.shares;
+        let caller = shares.known(caller);
         let known = state.callers.get(caller);
         let taken = known.map_or(0, |queue| queue.taken);
         let waits = known.is_some_and(|queue| !queue.waiting.is_empty());
-        let needed = if taken < self.0.guaranteed {
+        let needed = if taken < shares.guaranteed {
             0
         } else {
-            self.0.reserve
+            shares.reserve
         };
         if waits || state.free <= needed {
             return None;
@@ -195,7 +216,7 @@ impl SharedPlaces {
         SharedPlace {
             places: self.clone(),
             caller: Some(name),
-            is_borrowed: queue.taken > self.0.guaranteed,
+            is_borrowed: queue.taken > state.shares.guaranteed,
         }
     }
 
@@ -204,10 +225,10 @@ impl SharedPlaces {
         if let Some(place) = self.try_take(caller) {
             return Some(place);
         }
-        let caller = self.known(caller);
         let (sender, receiver) = oneshot::channel();
         let _arrival = {
             let mut state = self.state();
+            let caller = state.shares.known(caller);
             let number = state.arrivals;
             state.arrivals += 1;
             let queue = state.callers.entry(Arc::from(caller)).or_default();
@@ -250,13 +271,13 @@ impl SharedPlaces {
         }
         let waiting = state.callers.iter().filter_map(|(name, queue)| {
             let (number, _) = queue.waiting.front()?;
-            let owed = queue.taken < self.0.guaranteed;
+            let owed = queue.taken < state.shares.guaranteed;
             // Those below their guarantee in order of arrival, and then those with the fewest places.
             let order = (!owed, if owed { 0 } else { queue.taken }, *number);
             Some((order, name))
         });
         let ((borrows, ..), name) = waiting.min_by_key(|(order, _)| *order)?;
-        (!borrows || state.free > self.0.reserve).then(|| Arc::clone(name))
+        (!borrows || state.free > state.shares.reserve).then(|| Arc::clone(name))
     }
 
     fn put_back(state: &mut PlaceState, caller: &str) {
@@ -319,6 +340,23 @@ mod tests {
         drop(of_anna);
         assert_eq!(places.taken(), 0);
         assert!(places.state().callers.is_empty());
+    }
+
+    #[test]
+    fn another_number_of_callers_changes_what_is_guaranteed_from_then_on() {
+        let places = SharedPlaces::new(8, 1);
+        let hers: Vec<_> = std::iter::from_fn(|| places.try_take(Some("anna"))).collect();
+        assert_eq!(hers.len(), 8, "she is alone");
+        drop(hers);
+        places.divide(2);
+        let hers: Vec<_> = std::iter::from_fn(|| places.try_take(Some("anna"))).collect();
+        assert_eq!(hers.len(), 7, "one is kept for another");
+        assert_eq!(places.borrowers().len(), 1);
+        assert!(places.is_owed(Some("bert")) && places.try_take(Some("bert")).is_some());
+        places.divide(1);
+        drop(hers);
+        assert!(places.borrowers().is_empty());
+        assert_eq!(places.taken(), 0);
     }
 
     #[tokio::test]

@@ -189,6 +189,12 @@ impl Connections {
         }
     }
 
+    /// From now on there are so many principals.
+    pub(super) fn divide(&self, principals: usize) {
+        self.known.divide(principals);
+        self.waiting.divide(principals);
+    }
+
     /// Waits until no authenticated connection is left.
     pub(super) async fn end(&self) {
         while self.known.taken() > 0 {
@@ -198,7 +204,8 @@ impl Connections {
 
     /// Closes the longest idle connection of `principal`, or of one that borrows.
     fn evict_idle(&self, principal: &str) {
-        let may_leave = |whose: &Arc<str>| **whose == *principal || self.known.borrows(whose);
+        let borrowers = self.known.borrowers();
+        let may_leave = |whose: &Arc<str>| **whose == *principal || borrowers.contains(whose);
         let is_gone = self.idle.lock().evict(may_leave);
         count(&self.counts.idle_evicted, is_gone);
     }

@@ -12,16 +12,22 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use toolcell_engine::scheduler::SchedulerUsage;
+use toolcell_engine::scheduler::{CallerQuotas, SchedulerUsage};
+use toolcell_policy::TOKEN_CALLER;
 
 use super::connections::ConnectionStates;
+use super::listener::ClientStream;
 use super::principals::BudgetUsage;
 use super::route::Routes;
-use super::{HEAD_BYTES_MAX, HEADERS_MAX, process};
+use super::{HEAD_BYTES_MAX, HEADERS_MAX, HttpLimits, process};
 
-/// Connections to the address for metrics, and their time for a head, also between two requests.
+/// Connections to the address for metrics, each for one request.
 const CONNECTIONS_MAX: usize = 16;
-const HEAD_TIME: Duration = Duration::from_secs(75);
+
+/// Principals with labels of their own, the first by name.
+const PRINCIPALS_MAX: usize = 100;
+/// The label of all others together. No principal has such a name.
+const OTHERS: &str = "(others)";
 
 /// Answers since the start, by interface and status.
 #[derive(Default)]
@@ -34,6 +40,8 @@ pub(super) struct Measured {
     pub(super) connections: ConnectionStates,
     pub(super) budgets: [BudgetUsage; 3],
     pub(super) host: SchedulerUsage,
+    /// By name.
+    pub(super) principals: Vec<CallerQuotas>,
     pub(super) is_ready: bool,
 }
 
@@ -95,6 +103,7 @@ impl HttpMetrics {
         );
         text.connections(measured.connections);
         text.budgets(measured.budgets, measured.host);
+        text.principals(&measured.principals);
         text.one(
             MetricKind::Gauge,
             "toolcell_log_writable",
@@ -180,8 +189,71 @@ impl MetricText {
     }
 }
 
+impl MetricText {
+    fn principals(&mut self, principals: &[CallerQuotas]) {
+        #[derive(Default)]
+        struct Sum {
+            used: f64,
+            limit: f64,
+            refused: u64,
+        }
+        let mut calls = BTreeMap::<&str, u64>::new();
+        let mut quotas = BTreeMap::<_, Sum>::new();
+        for (at, one) in principals.iter().enumerate() {
+            let name = one.caller.strip_prefix(TOKEN_CALLER);
+            let name = name.unwrap_or(&one.caller);
+            let name = if at < PRINCIPALS_MAX { name } else { OTHERS };
+            *calls.entry(name).or_default() += u64::from(one.calls);
+            for quota in &one.quotas {
+                let sum = quotas.entry((name, quota.name)).or_default();
+                sum.used += quota.used;
+                sum.limit += quota.limit;
+                sum.refused += quota.refused;
+            }
+        }
+        self.one(
+            MetricKind::Gauge,
+            "toolcell_principals",
+            "Callers with rules of their own.",
+            principals.len(),
+        );
+        self.family(
+            MetricKind::Gauge,
+            "toolcell_principal_calls",
+            "Calls that run or wait.",
+            calls
+                .iter()
+                .map(|(name, calls)| (label("principal", name), calls)),
+        );
+        let labels =
+            |(name, quota): &(&str, &str)| format!("{{principal=\"{name}\",quota=\"{quota}\"}}");
+        let of = |number: fn(&Sum) -> f64| {
+            let all = quotas.iter();
+            all.map(move |(both, sum)| (labels(both), number(sum)))
+        };
+        self.family(
+            MetricKind::Gauge,
+            "toolcell_quota_used",
+            "What is used of a quota, in the unit of its name.",
+            of(|sum| sum.used),
+        );
+        self.family(
+            MetricKind::Gauge,
+            "toolcell_quota_limit",
+            "The whole quota.",
+            of(|sum| sum.limit),
+        );
+        self.family(
+            MetricKind::Counter,
+            "toolcell_quota_refused",
+            "Calls that were refused for a quota.",
+            quotas.iter().map(|(both, sum)| (labels(both), sum.refused)),
+        );
+    }
+}
+
 /// Answers probes and `/metrics`. Never ends.
-pub(super) async fn serve(listener: &TcpListener, routes: &Arc<Routes>) {
+pub(super) async fn serve(listener: &TcpListener, routes: &Arc<Routes>, limits: &HttpLimits) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // The places are never closed.
@@ -192,20 +264,32 @@ pub(super) async fn serve(listener: &TcpListener, routes: &Arc<Routes>) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let routes = Arc::clone(routes);
+        let (routes, limits) = (Arc::clone(routes), limits.clone());
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let routes = Arc::clone(&routes);
-                async move { Ok::<_, Infallible>(routes.measure(&request).await) }
-            });
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIME)
-                .max_headers(HEADERS_MAX)
-                .max_buf_size(HEAD_BYTES_MAX);
-            // An error on a connection concerns its client only.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            measure(ClientStream::Tcp(stream), routes, limits).await;
             drop(place);
         });
     }
+}
+
+/// A client that is silent or slow has its place for a short time.
+async fn measure(stream: ClientStream, routes: Arc<Routes>, limits: HttpLimits) {
+    let spoke = tokio::time::timeout(limits.first_byte_time, stream.speaks()).await;
+    if !spoke.unwrap_or(false) {
+        return;
+    }
+    stream.prepare(limits.stalled_time);
+    let service = service_fn(move |request| {
+        let routes = Arc::clone(&routes);
+        async move { Ok::<_, Infallible>(routes.measure(&request).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .keep_alive(false)
+        .header_read_timeout(limits.head_time)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX);
+    // An error on a connection concerns its client only.
+    let served = http.serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(limits.stalled_time, served).await;
 }

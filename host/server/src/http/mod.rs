@@ -31,6 +31,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use listener::ClientStream;
+use principals::PrincipalCount;
 use route::{ConnectionState, Routes, ServerStates};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -107,11 +108,8 @@ async fn accept(
     let _listening: Vec<ListenGuard> = own.map(ListenGuard::at).collect();
     let states = ServerStates::default();
     let ended = states.clone();
-    let principals = tokens.principals().len()
-        + server.offering().principals.len()
-        + tokens.approvers().len()
-        + usize::from(worker.is_some());
-    let connections = Connections::new(&limits, principals);
+    let count = PrincipalCount::new(&tokens, &server.offering(), worker.is_some());
+    let connections = Connections::new(&limits, count.all());
     let resource = match &proxy.public_url {
         Some(url) => url.to_string(),
         None => resource_base(name.as_deref(), address),
@@ -151,7 +149,7 @@ async fn accept(
     let renewing = renew(server, &routes, new_tokens);
     let measuring = async {
         match metrics_listener {
-            Some(listener) => metrics::serve(&listener, &routes).await,
+            Some(listener) => metrics::serve(&listener, &routes, &limits).await,
             None => std::future::pending().await,
         }
     };

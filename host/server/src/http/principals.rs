@@ -1,6 +1,6 @@
 //! Sessions, budgets and calls of each principal; its state stays with its name when tokens change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -71,6 +71,29 @@ pub(super) struct PrincipalTables {
     close: CancellationToken,
 }
 
+/// How many have a part of what is shared. One that is named in several places counts once.
+#[derive(Clone, Copy)]
+pub(super) struct PrincipalCount {
+    makes_calls: usize,
+    approves: usize,
+}
+
+impl PrincipalCount {
+    pub(super) fn new(tokens: &Tokens, offering: &ServerTools, has_engine: bool) -> Self {
+        let mut callers: HashSet<_> = tokens.principals().into_iter().collect();
+        callers.extend(offering.principals.callers());
+        let approvers: HashSet<_> = tokens.approvers().into_iter().collect();
+        Self {
+            makes_calls: callers.len() + usize::from(has_engine),
+            approves: approvers.len(),
+        }
+    }
+
+    pub(super) fn all(self) -> usize {
+        self.makes_calls + self.approves
+    }
+}
+
 /// For metrics, in bytes.
 pub(super) struct BudgetUsage {
     pub(super) name: &'static str,
@@ -79,24 +102,30 @@ pub(super) struct BudgetUsage {
 }
 
 impl PrincipalTables {
-    /// Later principals have shares as large as today's.
     pub(super) fn new(
         server: &Arc<Server>,
         limits: &HttpLimits,
         sign_in: SignInTerms,
-        (callers, approvers, engines): (usize, usize, usize),
+        count: PrincipalCount,
         close: CancellationToken,
     ) -> Self {
         Self {
             server: Arc::clone(server),
             sign_in,
-            bodies: ByteBudgets::new(ROOM.bodies, callers + approvers + engines),
-            arguments: ByteBudgets::new(ROOM.arguments, callers + engines),
-            results: ByteBudgets::new(ROOM.results, callers + engines),
+            bodies: ByteBudgets::new(ROOM.bodies, count.all()),
+            arguments: ByteBudgets::new(ROOM.arguments, count.makes_calls),
+            results: ByteBudgets::new(ROOM.results, count.makes_calls),
             session_idle: limits.session_idle,
             wait: limits.body_time,
             close,
         }
+    }
+
+    /// The parts of those that come later.
+    pub(super) fn divide(&self, count: PrincipalCount) {
+        self.bodies.divide(count.all());
+        self.arguments.divide(count.makes_calls);
+        self.results.divide(count.makes_calls);
     }
 
     pub(super) fn usage(&self) -> [BudgetUsage; 3] {

@@ -72,6 +72,11 @@ impl PublicUrl {
         Authority::parse(host).ok()
     }
 
+    /// The URL of `name`, which stands between the origin and the path of a resource (RFC 8615, RFC 9728).
+    pub(super) fn well_known(&self, name: &str, resource: &str) -> String {
+        format!("{}{name}{}{resource}", self.origin, self.path)
+    }
+
     /// A proxy may or may not remove the path of the server.
     pub(super) fn inner(&self, uri: &Uri) -> Option<Uri> {
         let all = uri.path_and_query()?.as_str();

@@ -39,9 +39,11 @@ use super::framing::SoundRequests;
 use super::listener::Peer;
 use super::metrics::HttpMetrics;
 use super::page_sessions::PageSessions;
-use super::principals::{PrincipalService, PrincipalTable, PrincipalTables, TokenHolder};
+use super::principals::{
+    PrincipalCount, PrincipalService, PrincipalTable, PrincipalTables, TokenHolder,
+};
 use super::sessions::{ClientSessions, InUse, RequestIdClaim};
-use super::sign_in::{METADATA, RESOURCE, SignInTerms};
+use super::sign_in::{SignInTerms, is_metadata};
 use super::{HttpLimits, OriginGate, ProxySettings, Tokens, accept, pages};
 
 use refusals::{
@@ -166,17 +168,11 @@ impl Routes {
         (limits, connections): (&HttpLimits, Arc<Connections>),
         states: ServerStates,
     ) -> Self {
-        let counts = (
-            tokens.principals().len() + server.offering().principals.len(),
-            tokens.approvers().len(),
-            usize::from(worker.is_some()),
-        );
-        let sign_in = SignInTerms {
-            base: resource,
-            log: server.settings.log.clone(),
-        };
+        let count = PrincipalCount::new(&tokens, &server.offering(), worker.is_some());
+        let log = server.settings.log.clone();
+        let sign_in = SignInTerms::new(resource, proxy.public_url.as_ref(), log);
         let close = states.close.clone();
-        let tables = Arc::new(PrincipalTables::new(server, limits, sign_in, counts, close));
+        let tables = Arc::new(PrincipalTables::new(server, limits, sign_in, count, close));
         let (engine, caller) = worker
             .map(|secret| {
                 let (holder, caller) = tables.engine();
@@ -219,6 +215,9 @@ impl Routes {
         let offering = self.server.offering();
         // The lock of the tokens keeps another renewal out; requests go on meanwhile.
         let before = self.table();
+        let count = PrincipalCount::new(&own, &offering, self.engine.is_some());
+        self.tables.divide(count);
+        self.connections.divide(count.all());
         let new = (self.tables).table(&own, &offering, &self.api, Some(&before));
         *self.table.write() = Arc::new(new);
     }
@@ -301,10 +300,7 @@ impl Routes {
                 self.worker(secret, engine, request, client).await
             }
             "/metrics" => self.metrics(&request).await,
-            path if path
-                .strip_prefix(METADATA)
-                .is_some_and(|of| of.is_empty() || of == RESOURCE) =>
-            {
+            path if is_metadata(path, self.proxy.public_url.as_ref()) => {
                 Ok(open::metadata(request.method(), self.table().metadata()))
             }
             path if let Some(id) = path.strip_prefix(AUTHORIZATIONS) => {

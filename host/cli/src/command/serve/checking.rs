@@ -1,13 +1,23 @@
 //! `toolcell serve --check`: what a deployment asks before it replaces a server.
 
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
 use toolcell::Home;
-use toolcell_toolchain::SurveyFinding as Check;
+use toolcell_config::ConfigLayers;
+use toolcell_toolchain::{PartState, SurveyFinding as Check};
 
 use super::listening::{ListenPlace, PassedSocket, listen_at, listen_in};
-use super::{Serve, TokenSource};
+use super::{Serve, TokenSource, open_files};
 use crate::command::doctor;
 use crate::exit::{Exit, Stop};
 use crate::runtime::Runtime;
+
+/// Of a server that is asked who it is.
+const PROBE_TIME: Duration = Duration::from_secs(2);
+const PROBE_BYTES_MAX: u64 = 4 << 10;
 
 impl Serve {
     /// Looks at everything that a start needs, and starts nothing.
@@ -19,6 +29,11 @@ impl Serve {
         checks.push(self.access(passed.as_ref()));
         checks.extend(self.secret());
         checks.extend(self.addresses(passed, &runtime));
+        // What is wrong with the files is said where the tools are loaded.
+        if let Ok(settings) = self.serving.options.settings(&home) {
+            checks.push(self.open_files(&settings.layers));
+            checks.extend(self.issuers(&settings.layers, &runtime));
+        }
         checks.push(match self.serving.counted(&runtime) {
             Ok(count) => {
                 let plural = if count == 1 { "" } else { "s" };
@@ -61,6 +76,39 @@ impl Serve {
         }
     }
 
+    fn open_files(&self, layers: &ConfigLayers) -> Check {
+        match open_files::provide(self.serving.started_with(layers)) {
+            None => Check::ready("open files", "as many as the limits need"),
+            Some(too_few) => wrong("open files", too_few),
+        }
+    }
+
+    /// Fetches the keys of each.
+    fn issuers(&self, layers: &ConfigLayers, runtime: &Runtime) -> Vec<Check> {
+        let Ok(Some(issuers)) = self.serving.issuers(layers) else {
+            return Vec::new();
+        };
+        let probed = runtime.block_on(issuers.probe()).into_iter();
+        let check = |(issuer, keys): (String, Result<usize, String>)| {
+            let subject = format!("issuer {issuer}");
+            match keys {
+                Ok(0) => wrong(
+                    &subject,
+                    "it has no key of an accepted algorithm".to_owned(),
+                ),
+                Ok(keys) => {
+                    let plural = if keys == 1 { "" } else { "s" };
+                    Check::ready(
+                        subject,
+                        format!("{keys} key{plural} that can verify tokens"),
+                    )
+                }
+                Err(why) => wrong(&subject, format!("its keys cannot be fetched: {why}")),
+            }
+        };
+        probed.map(check).collect()
+    }
+
     fn secret(&self) -> Option<Check> {
         let file = self.arcade_secret_file.as_ref()?;
         Some(match self.worker() {
@@ -100,6 +148,13 @@ fn free(subject: &str, place: &ListenPlace, mode: u32, runtime: &Runtime) -> Che
     });
     match listening {
         Ok(()) => Check::ready(subject, place.to_string()),
+        // The service that is to be replaced, mostly.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_toolcell(place) => {
+            let detail = format!(
+                "{place} is in use by a server of toolcell; one starts there once it has ended"
+            );
+            Check::new(subject, PartState::Warning, detail)
+        }
         Err(error) => {
             let what_to_do = "end the other server, or choose another address";
             Check::missing(
@@ -109,6 +164,28 @@ fn free(subject: &str, place: &ListenPlace, mode: u32, runtime: &Runtime) -> Che
             )
         }
     }
+}
+
+/// `true` if what listens there answers a probe as this program does.
+fn is_toolcell(place: &ListenPlace) -> bool {
+    let probe = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut answer = Vec::new();
+    let asked = match place {
+        ListenPlace::Address(address) => {
+            TcpStream::connect_timeout(address, PROBE_TIME).and_then(|mut stream| {
+                stream.set_read_timeout(Some(PROBE_TIME))?;
+                stream.write_all(probe)?;
+                stream.take(PROBE_BYTES_MAX).read_to_end(&mut answer)
+            })
+        }
+        ListenPlace::File(path) => UnixStream::connect(path).and_then(|mut stream| {
+            stream.set_read_timeout(Some(PROBE_TIME))?;
+            stream.write_all(probe)?;
+            stream.take(PROBE_BYTES_MAX).read_to_end(&mut answer)
+        }),
+    };
+    let answer = String::from_utf8_lossy(&answer).to_ascii_lowercase();
+    asked.is_ok() && answer.lines().any(|line| line == "server: toolcell")
 }
 
 fn wrong(subject: &str, detail: String) -> Check {

@@ -1,14 +1,18 @@
 //! The sockets of a server: of its own, or passed by systemd.
 
 use std::fmt;
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::net::{SocketAddr, TcpListener as StdTcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 use toolcell_server::HttpListener;
 
@@ -16,6 +20,9 @@ use crate::exit::BadRequest;
 
 /// A burst of more is accepted seconds later.
 const BACKLOG: u32 = 1_024;
+/// Another server begins to listen within a moment.
+const LOCK_TIME: Duration = Duration::from_secs(5);
+const LOCK_STEP: Duration = Duration::from_millis(10);
 /// Set by systemd for a service with a socket unit.
 const PASSED: &str = "LISTEN_FDS";
 
@@ -66,16 +73,35 @@ impl PassedSocket {
             let why = "systemd passes more than one socket, and one can be served: keep one line with ListenStream";
             return Err(BadRequest(why.to_owned()).into());
         }
-        if let Ok(listener) = passed.take_tcp_listener(0) {
-            return Ok(listener.map(Self::Tcp));
+        let taken = match passed.take_tcp_listener(0) {
+            Ok(listener) => Ok(listener.map(Self::Tcp)),
+            Err(_) => passed.take_unix_listener(0).map(|it| it.map(Self::Unix)),
+        };
+        let taken = taken.map_err(|error| {
+            BadRequest(format!(
+                "the socket that {PASSED} names cannot be served: {error}"
+            ))
+        })?;
+        if taken.as_ref().is_some_and(Self::is_connected) {
+            let why = "systemd passes the connection of one client, and a server needs the socket where all connect: set \
+                       Accept=no in the .socket unit";
+            return Err(BadRequest(why.to_owned()).into());
         }
-        match passed.take_unix_listener(0) {
-            Ok(listener) => Ok(listener.map(Self::Unix)),
-            Err(error) => {
-                let why = format!("the socket that {PASSED} names cannot be served: {error}");
-                Err(BadRequest(why).into())
-            }
-        }
+        Ok(taken)
+    }
+
+    fn is_connected(&self) -> bool {
+        let peer = match self {
+            Self::Tcp(listener) => listener
+                .as_fd()
+                .try_clone_to_owned()
+                .and_then(|fd| TcpStream::from(fd).peer_addr().map(drop)),
+            Self::Unix(listener) => listener
+                .as_fd()
+                .try_clone_to_owned()
+                .and_then(|fd| UnixStream::from(fd).peer_addr().map(drop)),
+        };
+        peer.is_ok()
     }
 
     pub(super) fn place(&self) -> io::Result<ListenPlace> {
@@ -147,6 +173,8 @@ pub(super) fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Nobody can connect before the file has `mode`. Must be called within a runtime.
 pub(super) fn listen_in(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
+    // Of two servers that start at once, each would take the other's socket, which does not listen yet, for a stale one.
+    let _alone = lock_folder(path)?;
     remove_stale(path)?;
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
@@ -157,6 +185,25 @@ pub(super) fn listen_in(path: &Path, mode: u32) -> io::Result<(UnixListener, Soc
         inode,
     };
     Ok((socket.listen(BACKLOG)?, file))
+}
+
+/// Until it is closed, no other server begins to listen in the folder.
+fn lock_folder(path: &Path) -> io::Result<File> {
+    let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
+    let began = Instant::now();
+    loop {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(folder),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < LOCK_TIME => {
+                std::thread::sleep(LOCK_STEP);
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let why = "another program has locked its folder";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Removes the socket of a server that was killed. Fails if one listens there, and for any other file.

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::IntoResponse;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, SERVER, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use toolcell_spec::ErrorCode;
@@ -27,8 +27,8 @@ pub(super) fn interface(path: &str) -> &'static str {
 }
 
 impl Routes {
-    /// `None` for what is no probe. A probe comes by an address that the server does not know itself by, and learns nothing
-    /// from the answer; a page of another origin does not get one.
+    /// `None` for what is no probe. A probe comes by an address that the server does not know itself by, and learns from the
+    /// answer which program it is, and no more; a page of another origin does not get one.
     pub(super) async fn probed<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let why = match request.uri().path() {
             "/livez" | "/healthz" => None,
@@ -39,7 +39,7 @@ impl Routes {
             return None;
         }
         Some(match (request.method(), why) {
-            (&Method::GET | &Method::HEAD, None) => "ok".into_response(),
+            (&Method::GET | &Method::HEAD, None) => ([(SERVER, "toolcell")], "ok").into_response(),
             (&Method::GET | &Method::HEAD, Some(why)) => {
                 (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
             }
@@ -149,6 +149,7 @@ impl Routes {
             connections: self.connections.states(),
             budgets: self.tables.usage(),
             host: offering.tools.host.usage(),
+            principals: offering.tools.host.quotas(),
             is_ready: self.server.unready().await.is_none(),
         };
         let media_type = "text/plain; version=0.0.4; charset=utf-8";

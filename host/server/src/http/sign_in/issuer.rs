@@ -78,16 +78,27 @@ impl IssuerKeys {
         fetch: FetchFn,
         log: Option<Arc<OperatorLog>>,
     ) -> Arc<Self> {
-        let keys = Arc::new(Self {
+        let keys = Arc::new(Self::unknown(settings, fetch, log));
+        keys.refresh();
+        keys
+    }
+
+    fn unknown(settings: TokenIssuer, fetch: FetchFn, log: Option<Arc<OperatorLog>>) -> Self {
+        Self {
             settings,
             fetch,
             log,
             known: RwLock::default(),
             attempt: Arc::default(),
             waiters: Semaphore::new(WAITERS_MAX),
-        });
-        keys.refresh();
-        keys
+        }
+    }
+
+    /// Fetches the keys once, and counts those that can verify a token.
+    pub(super) async fn probe(settings: TokenIssuer, fetch: FetchFn) -> Result<usize, String> {
+        let issuer = Self::unknown(settings, fetch, None);
+        let keys = issuer.fetched_in_time().await?;
+        Ok(keys.usable(&issuer.settings.algorithms))
     }
 
     /// Keys of which one may have signed the token; those known last if none may.
@@ -96,7 +107,7 @@ impl IssuerKeys {
         token: &AccessToken<'_>,
     ) -> Result<Arc<KeySet>, IssuerUnreachable> {
         let known = self.current();
-        if known.keys.knows(token) {
+        if known.keys.suffice(token) {
             self.keep_fresh();
             return Ok(known.keys);
         }
@@ -108,7 +119,7 @@ impl IssuerKeys {
         // The request of another token may just have brought the key.
         let attempt = Arc::clone(&self.attempt).lock_owned().await;
         let known = self.current();
-        if known.keys.knows(token) {
+        if known.keys.suffice(token) {
             return Ok(known.keys);
         }
         let failed = if attempt.is_recent() && guard!("token_key_pause") {
@@ -157,9 +168,7 @@ impl IssuerKeys {
         mut attempt: tokio::sync::OwnedMutexGuard<Attempt>,
     ) -> Option<String> {
         attempt.at = Some(Instant::now());
-        let fetched = tokio::time::timeout(FETCH_TIME, self.fetched()).await;
-        let slow = |_| Err(format!("it does not answer in {} s", FETCH_TIME.as_secs()));
-        let failed = match fetched.unwrap_or_else(slow) {
+        let failed = match self.fetched_in_time().await {
             Ok(keys) => {
                 let (keys, at) = (Arc::new(keys), Some(Instant::now()));
                 *self.known.write() = KnownKeys { keys, at };
@@ -173,6 +182,12 @@ impl IssuerKeys {
         attempt.at = Some(Instant::now());
         attempt.failed.clone_from(&failed);
         failed
+    }
+
+    async fn fetched_in_time(&self) -> Result<KeySet, String> {
+        let fetched = tokio::time::timeout(FETCH_TIME, self.fetched()).await;
+        let slow = |_| Err(format!("it does not answer in {} s", FETCH_TIME.as_secs()));
+        fetched.unwrap_or_else(slow)
     }
 
     async fn fetched(&self) -> Result<KeySet, String> {

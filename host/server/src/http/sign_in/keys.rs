@@ -50,9 +50,24 @@ impl KeySet {
         Ok(Self(keys.filter_map(PublicKey::parse).collect()))
     }
 
+    /// The number of keys for which one of `algorithms` is there.
+    pub(super) fn usable(&self, algorithms: &[SignatureAlgorithm]) -> usize {
+        let is_usable = |key: &&PublicKey| algorithms.iter().any(|one| key.verifies_by(*one));
+        self.0.iter().filter(is_usable).count()
+    }
+
     /// `true` if one of the keys could have signed the token.
     pub(super) fn knows(&self, token: &AccessToken<'_>) -> bool {
         self.0.iter().any(|key| key.is_for(token))
+    }
+
+    /// `false` for a token that newer keys may verify. One that names no key has to be verified by one of these.
+    pub(super) fn suffice(&self, token: &AccessToken<'_>) -> bool {
+        if token.key.is_none() {
+            self.verify(token)
+        } else {
+            self.knows(token)
+        }
     }
 
     pub(super) fn verify(&self, token: &AccessToken<'_>) -> bool {
@@ -100,8 +115,23 @@ impl PublicKey {
 
     fn is_for(&self, token: &AccessToken<'_>) -> bool {
         let is_named = token.key.is_none() || token.key == self.id;
-        let names = |name: &String| SignatureAlgorithm::of_name(name) == Some(token.algorithm);
-        is_named && (self.algorithm.as_ref().is_none_or(names) || !guard!("token_key_algorithm"))
+        is_named && (self.allows(token.algorithm) || !guard!("token_key_algorithm"))
+    }
+
+    fn allows(&self, algorithm: SignatureAlgorithm) -> bool {
+        let names = |name: &String| SignatureAlgorithm::of_name(name) == Some(algorithm);
+        self.algorithm.as_ref().is_none_or(names)
+    }
+
+    fn verifies_by(&self, algorithm: SignatureAlgorithm) -> bool {
+        use SignatureAlgorithm as Alg;
+        let fits = match self.material {
+            KeyMaterial::P256(_) => algorithm == Alg::Es256,
+            KeyMaterial::P384(_) => algorithm == Alg::Es384,
+            KeyMaterial::Ed25519(_) => algorithm == Alg::EdDsa,
+            KeyMaterial::Rsa(_) => !matches!(algorithm, Alg::Es256 | Alg::Es384 | Alg::EdDsa),
+        };
+        fits && self.allows(algorithm)
     }
 }
 

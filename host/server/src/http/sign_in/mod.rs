@@ -19,6 +19,7 @@ use toolcell_spec::{ErrorCode, Timestamp};
 use crate::log::OperatorLog;
 
 use super::problem::Problem;
+use super::proxy::PublicUrl;
 use issuer::{IssuerKeys, IssuerUnreachable};
 use keys::KeySet;
 use token::AccessToken;
@@ -26,8 +27,8 @@ use token::AccessToken;
 pub use issuer::{DocumentUrl, FetchFn};
 
 /// The path of the metadata, which the path of the resource may follow.
-pub(super) const METADATA: &str = "/.well-known/oauth-protected-resource";
-pub(super) const RESOURCE: &str = "/mcp";
+const METADATA: &str = "/.well-known/oauth-protected-resource";
+const RESOURCE: &str = "/mcp";
 /// Tokens that were verified, and need no second look until they end.
 const VERIFIED_MAX: usize = 4_096;
 /// An issuer that does not answer is asked again after so many seconds.
@@ -71,6 +72,16 @@ impl TokenIssuers {
             fetch,
         })
     }
+
+    /// Fetches the keys of each issuer, by its URL, and counts those that can verify tokens.
+    pub async fn probe(&self) -> Vec<(String, Result<usize, String>)> {
+        let mut probed = Vec::new();
+        for issuer in &self.issuers {
+            let keys = IssuerKeys::probe(issuer.clone(), Arc::clone(&self.fetch)).await;
+            probed.push((issuer.url.clone(), keys));
+        }
+        probed
+    }
 }
 
 /// Two principals of which one has every token of the other. Of thousands, few are compared: only such that have a text of
@@ -103,7 +114,37 @@ fn confused<'p>(principals: &[(&'p str, JwtMatch)]) -> Option<(&'p str, &'p str)
 pub(super) struct SignInTerms {
     /// The beginning of the server's URLs, for clients.
     pub(super) base: String,
+    /// The URL of the metadata.
+    pub(super) metadata: String,
     pub(super) log: Option<Arc<OperatorLog>>,
+}
+
+impl SignInTerms {
+    pub(super) fn new(
+        base: String,
+        public: Option<&PublicUrl>,
+        log: Option<Arc<OperatorLog>>,
+    ) -> Self {
+        let metadata = match public {
+            Some(url) => url.well_known(METADATA, RESOURCE),
+            None => format!("{base}{METADATA}{RESOURCE}"),
+        };
+        Self {
+            base,
+            metadata,
+            log,
+        }
+    }
+}
+
+/// `true` for a path of the metadata. A proxy passes what is at its origin on with the path of the server, or without.
+pub(super) fn is_metadata(path: &str, public: Option<&PublicUrl>) -> bool {
+    let is_here = |path: &str| path.is_empty() || path == RESOURCE;
+    let below = |path: &str| {
+        let rest = public.and_then(|url| path.strip_prefix(url.path()));
+        is_here(path) || rest.is_some_and(is_here)
+    };
+    path.strip_prefix(METADATA).is_some_and(below)
 }
 
 pub(super) struct SignIn {
@@ -112,6 +153,7 @@ pub(super) struct SignIn {
     /// The URLs of this server, as a client may know it.
     audiences: Vec<String>,
     base: String,
+    metadata: String,
     verified: Mutex<HashMap<blake3::Hash, VerifiedToken>>,
 }
 
@@ -153,6 +195,7 @@ impl SignIn {
                 format!("{base}/"),
             ],
             base: base.clone(),
+            metadata: terms.metadata.clone(),
             verified: Mutex::default(),
         }
     }
@@ -266,13 +309,12 @@ impl SignIn {
 
     /// The parameters of `WWW-Authenticate` (RFC 6750, RFC 9728). No text in it has a quote.
     fn challenge(&self, error: &str, description: Option<&str>) -> Option<HeaderValue> {
-        let metadata = format!("{}{METADATA}{RESOURCE}", self.base);
         let scopes = self.scopes().join(" ");
         let mut said = vec![
             ("error", error),
             ("error_description", description.unwrap_or_default()),
             ("scope", &scopes),
-            ("resource_metadata", &metadata),
+            ("resource_metadata", &self.metadata),
         ];
         said.retain(|(_, value)| !value.is_empty());
         let said = said
