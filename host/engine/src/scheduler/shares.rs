@@ -146,6 +146,12 @@ impl SharedPlaces {
         self.0.total - self.state().free
     }
 
+    pub fn taken_by(&self, caller: &str) -> usize {
+        let state = self.state();
+        let queue = state.callers.get(self.known(Some(caller)));
+        queue.map_or(0, |queue| queue.taken)
+    }
+
     pub fn total(&self) -> usize {
         self.0.total
     }
