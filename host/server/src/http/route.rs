@@ -18,8 +18,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use parking_lot::{Mutex, RwLock};
-use rmcp::model::{CancelledNotificationParam, RequestId};
-use serde::Deserialize;
+use rmcp::model::RequestId;
 use tokio_util::sync::CancellationToken;
 use toolcell_engine::scheduler::in_turn;
 use toolcell_spec::{ErrorCode, Timestamp};
@@ -536,7 +535,7 @@ impl Routes {
             read.bytes = completed.map_or(read.bytes, Bytes::from);
             read.greets = is_post;
         } else if outline.is("notifications/cancelled") && read.request_id.is_none() {
-            read.cancels = canceled(&body.bytes).filter(|_| is_post);
+            read.cancels = frames::canceled(&body.bytes).filter(|_| is_post);
         }
         let Some(arguments) = outline.arguments() else {
             return Ok(read);
@@ -572,15 +571,6 @@ async fn named(headers: &HeaderMap, sessions: &Arc<ClientSessions>) -> Option<In
     sessions
         .begin(headers.get(SESSION_HEADER)?.to_str().ok()?)
         .await
-}
-
-fn canceled(body: &[u8]) -> Option<RequestId> {
-    #[derive(Deserialize)]
-    struct Notification {
-        params: CancelledNotificationParam,
-    }
-    let notification: Notification = serde_json::from_slice(body).ok()?;
-    notification.params.request_id
 }
 
 async fn holder<'t>(
