@@ -31,6 +31,16 @@ pub async fn in_turn<T>(caller: Option<&str>, mut future: BoxFuture<'_, T>) -> T
 }
 
 /// The turns of one task.
+///
+/// ```
+/// use std::task::{Context, Poll, Waker};
+///
+/// use toolcell_engine::scheduler::CallerTurns;
+///
+/// let mut turns = CallerTurns::new(Some("anna"));
+/// let step = turns.step(&mut Context::from_waker(Waker::noop()), |_| Poll::Ready(7));
+/// assert_eq!(step, Poll::Ready(7), "she is alone");
+/// ```
 #[derive(Debug)]
 pub struct CallerTurns {
     caller: Option<Arc<str>>,
