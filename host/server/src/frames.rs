@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::{BufMut, BytesMut};
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientNotification,
-    ClientRequest, ErrorData, Extensions, GetExtensions, JsonRpcMessage, JsonRpcRequest,
-    JsonRpcVersion2_0, RequestId,
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, CancelledNotificationParam,
+    ClientNotification, ClientRequest, ErrorData, Extensions, GetExtensions, JsonRpcMessage,
+    JsonRpcRequest, JsonRpcVersion2_0, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -455,6 +455,16 @@ impl From<ToolCallFrame> for IncomingMessage {
         message.jsonrpc = jsonrpc;
         JsonRpcMessage::Request(message)
     }
+}
+
+/// The request that a notification cancels.
+pub(crate) fn canceled(body: &[u8]) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    struct Notification {
+        params: CancelledNotificationParam,
+    }
+    let notification: Notification = serde_json::from_slice(body).ok()?;
+    notification.params.request_id
 }
 
 #[cfg(test)]

@@ -3,19 +3,36 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use ulid::{Generator, Ulid};
+use ulid::Ulid;
 
 use super::Timestamp;
 
-/// Sorts in the order of creation within a process, even within a millisecond.
+/// The bits below a nanosecond.
+const RANDOM_BITS: u32 = 60;
+
+/// Sorts in the order of creation within a process, even within a millisecond: after the millisecond comes the rest of
+/// the time. A plain increment would tell a caller how many ids others got between two of its own.
 fn next(now: Timestamp) -> Ulid {
-    static GENERATOR: Mutex<Generator> = Mutex::new(Generator::new());
-    let mut generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
-    generator
-        .generate_from_datetime(now.into())
-        .unwrap_or_else(|overflow| overflow.commit_overflow_random())
+    static LATEST: Mutex<Ulid> = Mutex::new(Ulid::nil());
+    let now = SystemTime::from(now);
+    let nanoseconds = now
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos() % 1_000_000);
+    let mut fresh = Ulid::from_datetime(now);
+    let random = fresh.random() & ((1 << RANDOM_BITS) - 1);
+    let rest = (u128::from(nanoseconds) << RANDOM_BITS) | random;
+    fresh = Ulid::from_parts(fresh.timestamp_ms(), rest);
+    let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    if fresh <= *latest {
+        // A carry is the next nanosecond.
+        let step = 1 + (random >> (RANDOM_BITS / 2));
+        fresh = Ulid::from(u128::from(*latest).saturating_add(step));
+    }
+    *latest = fresh;
+    fresh
 }
 
 macro_rules! ids {
@@ -77,4 +94,34 @@ ids! {
     PersistenceId,
     /// `mutation_id` (AT-MUT-01..10).
     MutationId,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{EventId, RANDOM_BITS, Timestamp};
+
+    #[test]
+    fn ids_are_in_order_and_tell_nothing_of_those_between() {
+        // Later than ids of other tests.
+        let mut now = Timestamp::now().plus(Duration::from_secs(60));
+        for others in [0, 1, 1_000] {
+            let first = EventId::at(now);
+            let between: Vec<EventId> = (0..others).map(|_| EventId::at(now)).collect();
+            now = now.plus(Duration::from_nanos(1_000));
+            let second = EventId::at(now);
+            let all: Vec<EventId> = [vec![first], between, vec![second]].concat();
+            assert!(
+                all.is_sorted_by(|earlier, later| earlier < later),
+                "{all:?}"
+            );
+            let passed = (second.bits() >> RANDOM_BITS) - (first.bits() >> RANDOM_BITS);
+            // A millisecond has 2^20 steps of a nanosecond, of which a million are used.
+            assert!(
+                [1_000, 1_000 + (1 << 20) - 1_000_000].contains(&passed),
+                "{passed}"
+            );
+        }
+    }
 }

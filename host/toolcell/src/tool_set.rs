@@ -9,6 +9,7 @@ use serde_json::Value;
 use toolcell_engine::approval::Terms;
 use toolcell_engine::catalog::{Surface, Tool, pick};
 use toolcell_engine::pipeline::{self, BatchCall, CallExplanation, CallWorkspace, Callee, Request};
+use toolcell_engine::scheduler::CallerTurns;
 use toolcell_policy::{Grants, Limits, Policy};
 use toolcell_spec::EXPIRE_DEFAULT;
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal};
@@ -157,7 +158,9 @@ impl ToolSet {
         let tools = Arc::clone(self);
         let cancellation = context.cancellation.clone();
         let (request, refusal) = self.request(spec, context);
+        let turns = CallerTurns::new(request.actor_ref.as_deref());
         CallHandle {
+            turns,
             call: Box::pin(async move {
                 let services = tools.host.services();
                 match refusal {
@@ -325,6 +328,7 @@ impl ToolSet {
 #[must_use = "a call makes progress only while it is polled"]
 pub struct CallHandle {
     call: BoxFuture<'static, Box<CallRecord>>,
+    turns: CallerTurns,
     cancellation: Cancellation,
 }
 
@@ -339,6 +343,7 @@ impl Future for CallHandle {
     type Output = Box<CallRecord>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.call.as_mut().poll(context)
+        let Self { call, turns, .. } = &mut *self;
+        turns.step(context, |context| call.as_mut().poll(context))
     }
 }

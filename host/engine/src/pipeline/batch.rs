@@ -10,7 +10,7 @@ use crate::scheduler::batch::{
     BatchOutlet, BatchPlan, BatchPolicy, BatchState, BatchStep, OrderingPolicy, OutletItem,
     PlanError, SkipCause, YieldPolicy,
 };
-use crate::scheduler::{ChangeLine, QueueTurn};
+use crate::scheduler::{ChangeLine, QueueTurn, in_turn};
 use toolcell_executor::{Cancellation, canceled};
 use toolcell_journal::Listener;
 use toolcell_spec::{
@@ -310,13 +310,16 @@ impl<H: Send + Sync + 'static> BatchRunner<H> {
         let host = Arc::clone(&self.host);
         let services = self.services;
         let spare = request.clone();
-        let task = self.tasks.spawn(async move {
+        let caller = request.actor_ref.clone();
+        let whole = async move {
             let services = services(&host);
             match refusal {
                 Some(refusal) => refuse(services, request, refusal).await,
                 None => seated(services, request, seat).await,
             }
-        });
+        };
+        let in_turn = async move { in_turn(caller.as_deref(), Box::pin(whole)).await };
+        let task = self.tasks.spawn(in_turn);
         self.started.insert(task.id(), (at, spare));
     }
 

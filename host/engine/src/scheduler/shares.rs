@@ -164,6 +164,12 @@ impl SharedPlaces {
         self.0.total - self.state().free
     }
 
+    pub fn taken_by(&self, caller: &str) -> usize {
+        let state = self.state();
+        let queue = state.callers.get(state.shares.known(Some(caller)));
+        queue.map_or(0, |queue| queue.taken)
+    }
+
     pub fn total(&self) -> usize {
         self.0.total
     }
@@ -177,6 +183,13 @@ impl SharedPlaces {
             .get(state.shares.known(caller))
             .map_or(0, taken);
         state.shares.is_common || taken < state.shares.guaranteed
+    }
+
+    /// `true` if the caller has more than is guaranteed to it.
+    pub fn borrows(&self, caller: &str) -> bool {
+        let state = self.state();
+        let queue = state.callers.get(state.shares.known(Some(caller)));
+        queue.is_some_and(|queue| queue.taken > state.shares.guaranteed)
     }
 
     /// The callers that have more than is guaranteed to them.

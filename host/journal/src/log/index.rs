@@ -20,8 +20,10 @@ use super::{CallLog, Damage, LogError};
 /// calls.
 const OPEN_SEGMENTS: &str =
     "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL AND status <> 'needs_input'";
-const PLACE: &str = "id, segment, at, length, start_segment, start_at, start_length";
+const PLACE: &str = "id, segment, at, length, start_segment, start_at, start_length, caller";
 const END_BY_ID: &str = "SELECT ended_at IS NOT NULL FROM calls WHERE id = ?1";
+/// Of a whole id, in which no other one ends.
+const ID_LENGTH: usize = 26;
 const ALIKE_MAX: usize = 5;
 
 /// `None` matches all calls.
@@ -68,6 +70,7 @@ struct CallPlace {
     id: String,
     place: Place,
     start: Option<Place>,
+    caller: Option<String>,
 }
 
 impl CallLog {
@@ -80,10 +83,19 @@ impl CallLog {
     /// The call whose id is, or alone ends in, `id`: how it ended, or how it started. Ends the calls of killed
     /// processes before. Fails also if several ids end so, and lists them.
     pub fn record(&self, id: &str) -> Result<Option<Value>, LogError> {
+        self.record_of(id, None)
+    }
+
+    /// [`Self::record`] if the call is that of `caller`. Of another one nothing is read, so that the time does not tell that it
+    /// is there.
+    pub fn record_of(&self, id: &str, caller: Option<&str>) -> Result<Option<Value>, LogError> {
         loop {
             let Some((index, call)) = self.place(id)? else {
                 return Ok(None);
             };
+            if caller.is_some() && call.caller.as_deref() != caller {
+                return Ok(None);
+            }
             match self.record_at(&index, &call) {
                 // Pruned since the search: the next one does not find it there.
                 Err(_) if !segment::path(self.dir(), call.place.segment).exists() => {}
@@ -293,6 +305,9 @@ fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<CallPlace>> {
     if let Some(exact) = index.query_row(&exact, [&id], found).optional()? {
         return Ok(vec![exact]);
     }
+    if id.len() == ID_LENGTH {
+        return Ok(Vec::new());
+    }
     let from: String = id.chars().rev().collect();
     // No id has a character after `~`.
     let before = format!("{from}~");
@@ -320,6 +335,7 @@ fn found(row: &Row<'_>) -> rusqlite::Result<CallPlace> {
         id: row.get(0)?,
         place,
         start,
+        caller: row.get(7)?,
     })
 }
 

@@ -49,6 +49,18 @@ impl Store {
         }))
     }
 
+    /// [`Self::kept`] if the call is that of `caller`; of another one, nothing is opened.
+    pub fn kept_of(
+        &mut self,
+        id: InvocationId,
+        caller: &str,
+    ) -> Result<Option<StoredApproval>, StoreError> {
+        let own = "SELECT count(*) FROM approvals WHERE invocation = ?1 AND actor = ?2";
+        let own: u32 =
+            (self.connection).query_row(own, params![id.to_string(), caller], |row| row.get(0))?;
+        if own == 0 { Ok(None) } else { self.kept(id) }
+    }
+
     /// The newest first: pending, approved or claimed, or `all`.
     pub fn list(&mut self, all: bool) -> Result<Vec<Summary>, StoreError> {
         let ids = self.ids(

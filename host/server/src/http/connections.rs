@@ -19,6 +19,8 @@ use super::HttpLimits;
 
 const PATIENT: Duration = Duration::from_secs(1);
 const CROWDED: Duration = Duration::from_millis(100);
+/// A connection that is idle for less is not closed for another: its client may be sending.
+const RESTED: Duration = Duration::from_millis(50);
 /// Accepted connections without a place, and their part of the files that this process may open.
 const ARRIVED_MAX: usize = 1_024;
 const ARRIVED_FILES: u64 = 4;
@@ -37,8 +39,8 @@ pub(super) struct Connections {
     /// Notified when a stranger frees its place.
     room: Notify,
     known: SharedPlaces,
-    /// Authenticated connections without a request, and whose they are.
-    idle: Mutex<Crowd<Arc<str>>>,
+    /// Authenticated connections without a request: whose they are, and since when.
+    idle: Mutex<Crowd<(Arc<str>, Instant)>>,
     /// Authenticated connections wait here for one of `known` or are told that there is none.
     waiting: SharedPlaces,
     wait: Duration,
@@ -202,12 +204,26 @@ impl Connections {
         }
     }
 
-    /// Closes the longest idle connection of `principal`, or of one that borrows.
-    fn evict_idle(&self, principal: &str) {
+    /// Closes the longest idle connection of `principal`, or of one that borrows. `false` if there is none.
+    fn evict_idle(&self, principal: &str) -> bool {
         let borrowers = self.known.borrowers();
-        let may_leave = |whose: &Arc<str>| **whose == *principal || borrowers.contains(whose);
+        let may_leave = |(whose, since): &(Arc<str>, Instant)| {
+            (**whose == *principal || borrowers.contains(whose)) && since.elapsed() >= RESTED
+        };
         let is_gone = self.idle.lock().evict(may_leave);
         count(&self.counts.idle_evicted, is_gone);
+        is_gone
+    }
+
+    /// Waits for a place, also for a connection that is idle long enough to be closed.
+    async fn place(&self, principal: &Arc<str>) -> Option<SharedPlace> {
+        let mut place = std::pin::pin!(self.known.take(Some(principal)));
+        while !self.evict_idle(principal) {
+            if let Ok(place) = tokio::time::timeout(RESTED, &mut place).await {
+                return place;
+            }
+        }
+        place.await
     }
 
     pub(super) fn states(&self) -> ConnectionStates {
@@ -280,16 +296,26 @@ impl ClientConnection {
         let place = match all.try_take(Some(principal)) {
             Some(place) => Some(place),
             None => {
-                self.connections.evict_idle(principal);
                 let wait = if has_room { *wait } else { Duration::ZERO };
-                let place = tokio::time::timeout(wait, all.take(Some(principal))).await;
-                place.ok().flatten()
+                let place = self.connections.place(principal);
+                tokio::time::timeout(wait, place).await.ok().flatten()
             }
         };
         count(&counts.refused, place.is_none());
         *known() = Some((Arc::clone(principal), place.ok_or(PlacesTaken)?));
         self.waits.lock().take();
         Ok(())
+    }
+
+    /// Others wait for its place. An answer can say that it is the last one; a client that finds its idle connection closed
+    /// may have sent the next request already.
+    pub(super) fn is_wanted(&self) -> bool {
+        let Connections { known, waiting, .. } = &*self.connections;
+        let own = self.known.lock();
+        waiting.taken() > 0
+            && own
+                .as_ref()
+                .is_some_and(|(name, _)| waiting.taken_by(name) > 0 || known.borrows(name))
     }
 
     /// A request begins.
@@ -305,7 +331,7 @@ impl ClientConnection {
         let principal = self.known.lock().as_ref().map(|(name, _)| Arc::clone(name));
         if let Some(principal) = principal {
             let mut idle = self.connections.idle.lock();
-            let id = idle.join(principal, self.leave.clone());
+            let id = idle.join((principal, Instant::now()), self.leave.clone());
             drop(idle);
             *self.rests.lock() = Some(id);
         }

@@ -18,9 +18,9 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use parking_lot::{Mutex, RwLock};
-use rmcp::model::{CancelledNotificationParam, RequestId};
-use serde::Deserialize;
+use rmcp::model::RequestId;
 use tokio_util::sync::CancellationToken;
+use toolcell_engine::scheduler::in_turn;
 use toolcell_spec::{ErrorCode, Timestamp};
 
 use crate::budget::{ByteBudget, Lease, LeasedBytes};
@@ -47,10 +47,10 @@ use super::sign_in::{SignInTerms, is_metadata};
 use super::{HttpLimits, OriginGate, ProxySettings, Tokens, accept, pages};
 
 use refusals::{
-    AccessRefused, RefusalForm, RefusalResponse, busy, closing, noted, rpc_error, rpc_refusal,
+    AccessRefused, RefusalForm, RefusalResponse, busy, claim, closing, noted, rpc_error,
+    rpc_refusal,
 };
 
-const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
 const RETRY_AFTER: u64 = 1;
 
 pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
@@ -255,7 +255,7 @@ impl Routes {
         if let Some(origin) = reader {
             pages::share_with(origin, response.headers_mut());
         }
-        if self.states.drain.is_cancelled() {
+        if self.states.drain.is_cancelled() || client.connection.is_wanted() {
             closing(response)
         } else {
             response
@@ -322,9 +322,12 @@ impl Routes {
     ) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
         let holder = holder(&table, &request, RefusalForm::Document).await?;
-        let form = RefusalForm::Document;
-        let request = self.admit(holder, request, client, form).await?;
-        Ok(self.api.answer(Some(&holder.role), request).await)
+        let answer = async {
+            let form = RefusalForm::Document;
+            let request = self.admit(holder, request, client, form).await?;
+            Ok(self.api.answer(Some(&holder.role), request).await)
+        };
+        in_turn(Some(&holder.name), Box::pin(answer)).await
     }
 
     async fn worker(
@@ -380,6 +383,17 @@ impl Routes {
         let holder = holder(&table, &request, RefusalForm::Text).await?;
         let no_caller = || noted(RefusalForm::Text.answer(ErrorCode::Unauthorized.into()));
         let service = holder.service.as_ref().ok_or_else(no_caller)?;
+        let answer = Box::pin(self.mcp_of(holder, service, request, client));
+        in_turn(Some(&holder.name), answer).await
+    }
+
+    async fn mcp_of(
+        &self,
+        holder: &TokenHolder,
+        service: &PrincipalService,
+        request: Request<Incoming>,
+        client: &ConnectionState,
+    ) -> Result<Response<Body>, RefusalResponse> {
         claim(client, &holder.name, RefusalForm::Text).await?;
         let (mut head, body) = request.into_parts();
         accept::name_answers(&head.method, &mut head.headers);
@@ -517,7 +531,7 @@ impl Routes {
             read.bytes = completed.map_or(read.bytes, Bytes::from);
             read.greets = is_post;
         } else if outline.is("notifications/cancelled") && read.request_id.is_none() {
-            read.cancels = canceled(&body.bytes).filter(|_| is_post);
+            read.cancels = frames::canceled(&body.bytes).filter(|_| is_post);
         }
         let Some(arguments) = outline.arguments() else {
             return Ok(read);
@@ -553,27 +567,6 @@ async fn named(headers: &HeaderMap, sessions: &Arc<ClientSessions>) -> Option<In
     sessions
         .begin(headers.get(SESSION_HEADER)?.to_str().ok()?)
         .await
-}
-
-fn canceled(body: &[u8]) -> Option<RequestId> {
-    #[derive(Deserialize)]
-    struct Notification {
-        params: CancelledNotificationParam,
-    }
-    let notification: Notification = serde_json::from_slice(body).ok()?;
-    notification.params.request_id
-}
-
-async fn claim(
-    client: &ConnectionState,
-    name: &Arc<str>,
-    form: RefusalForm,
-) -> Result<(), RefusalResponse> {
-    let taken = |_| {
-        let problem = Problem::new(ErrorCode::TooManyConnections, NO_PLACE).after(RETRY_AFTER);
-        closing(noted(form.answer(problem))).into()
-    };
-    client.connection.belongs_to(name).await.map_err(taken)
 }
 
 async fn holder<'t>(

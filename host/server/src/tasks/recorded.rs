@@ -63,8 +63,9 @@ impl Server {
         let Some(tasks) = &self.tasks else {
             return Ok(None);
         };
-        let record = tasks.record(id).await?;
-        let is_own = |owner: Option<&str>| owner == Some(actor) || !guard!("call_owner");
+        let owner = guard!("call_owner").then(|| actor.to_owned());
+        let is_own = |found: Option<&str>| owner.is_none() || found == owner.as_deref();
+        let record = tasks.record(id, owner.clone()).await?;
         let text = |pointer| {
             record
                 .as_ref()
@@ -85,11 +86,14 @@ impl Server {
             Some(tool_id) => Some(tool_id),
             // A call that goes on after its approval has no line in the log before it starts.
             None if tasks.store.approvals.exists() => {
-                match tasks.approvals(move |store| store.kept(id)).await? {
-                    Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
-                        Some(kept.approval.tool_id)
-                    }
-                    _ => return Ok(None),
+                let owner = owner.clone();
+                let kept = tasks.approvals(move |store| match owner {
+                    Some(owner) => store.kept_of(id, &owner),
+                    None => store.kept(id),
+                });
+                match kept.await? {
+                    Some(kept) => Some(kept.approval.tool_id),
+                    None => return Ok(None),
                 }
             }
             None => return Ok(None),
@@ -173,8 +177,13 @@ impl Server {
 }
 
 impl Tasks {
-    async fn record(&self, id: InvocationId) -> Result<Option<Value>, Refusal> {
-        self.read_log(move |log| log.record(&id.to_string())).await
+    async fn record(
+        &self,
+        id: InvocationId,
+        owner: Option<String>,
+    ) -> Result<Option<Value>, Refusal> {
+        self.read_log(move |log| log.record_of(&id.to_string(), owner.as_deref()))
+            .await
     }
 
     async fn read_log<T: Send + 'static>(

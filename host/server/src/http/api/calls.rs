@@ -85,8 +85,9 @@ pub(super) async fn create(
     let prefers = prefers_async(&headers);
     let is_left = prefers || wait == Some(false);
     let digest = blake3::hash(&body);
-    drop(body);
     let lease = caller.reserve(wish.spec.input.text()).await?;
+    // Only now: what waits for its place has that of its body.
+    drop(body);
     let offering = caller.offering(&shared.server);
     let returns = offering.approvals.away == ApprovalFallback::Return;
     let begin = || -> Result<Arc<CallEntry>, Problem> {

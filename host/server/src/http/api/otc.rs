@@ -165,8 +165,9 @@ pub(super) async fn invoke(
     let offering = caller.offering(&shared.server);
     let request = OtcRequest::read(text(&body)?, mode)
         .map_err(|refusal| Problem::from(refusal).with_status(400))?;
-    drop(body);
     let lease = caller.reserve(&request.inputs).await?;
+    // Only now: what waits for its place has that of its body.
+    drop(body);
     // An engine does not tell its users apart.
     let workspace = if **caller.name() == *ENGINE {
         Ok(None)

@@ -243,7 +243,6 @@ pub(super) async fn call(
 ) -> Result<Response<Body>, Problem> {
     let sent: ToolCall = read(&headers, &body)?;
     let rest = rest(&body);
-    drop(body);
     let sent = match sent {
         ToolCall {
             tool_call: Some(inner),
@@ -287,6 +286,8 @@ pub(super) async fn call(
         mapping.fields.insert(POSTED_CALL.to_owned(), rest.into());
     }
     let lease = caller.reserve(wish.spec.input.text()).await?;
+    // Only now: what waits for its place has that of its body.
+    drop(body);
     // Nothing finds the call again, so it ends with its request.
     let gone = CancellationToken::new();
     let _waits = gone.clone().drop_guard();

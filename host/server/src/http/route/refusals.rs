@@ -1,5 +1,7 @@
 //! Refusals before a request is anybody's.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::response::{Extension, IntoResponse};
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
@@ -8,8 +10,10 @@ use rmcp::model::{ErrorData, RequestId};
 use serde_json::json;
 use toolcell_spec::ErrorCode;
 
-use super::{API, RETRY_AFTER, WORKER};
+use super::{API, ConnectionState, RETRY_AFTER, WORKER};
 use crate::http::problem::Problem;
+
+const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
 
 const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
 
@@ -82,4 +86,17 @@ pub(super) fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> RefusalR
     (StatusCode::BAD_REQUEST, media_type, error.to_string())
         .into_response()
         .into()
+}
+
+/// A place for the connection among those of its principal.
+pub(super) async fn claim(
+    client: &ConnectionState,
+    name: &Arc<str>,
+    form: RefusalForm,
+) -> Result<(), RefusalResponse> {
+    let taken = |_| {
+        let problem = Problem::new(ErrorCode::TooManyConnections, NO_PLACE).after(RETRY_AFTER);
+        closing(noted(form.answer(problem))).into()
+    };
+    client.connection.belongs_to(name).await.map_err(taken)
 }
