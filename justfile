@@ -104,6 +104,11 @@ foreign:
 marks:
     dist/compile --bench
 
+# A server under load: floods, a thousand connections behind nginx, 512 MiB (as root), what times tell, a day in twenty minutes.
+# `just load soak --minutes 5` runs one of them. Nothing else should run on this machine
+load *MARK:
+    tests/load/run {{MARK}}
+
 # How soon a tool stops whose client cancels, closes its connection, or is killed: nothing else should run on this machine
 stops RUNS="50":
     benches/stops/run {{RUNS}}

@@ -2,6 +2,7 @@
 
 import argparse
 
+import existence
 import flood
 import many
 import small
@@ -23,6 +24,8 @@ def main() -> None:
     mark.set_defaults(run=lambda given: many.main(given.minutes))
     mark = marks.add_parser("small")
     mark.set_defaults(run=lambda given: small.main())
+    mark = marks.add_parser("existence")
+    mark.set_defaults(run=lambda given: existence.main())
     given = parser.parse_args()
     given.run(given)
 
