@@ -28,6 +28,11 @@ const ask = join(place, "ask.toml");
 writeFileSync(ask, '[[rule]]\nbehavior = "ask"\ntool = "files.edit"\n');
 writeFileSync(join(work, "notes.md"), "# Notes\n\nfirst\nsecond\n");
 writeFileSync(join(work, "hostile.txt"), HOSTILE);
+writeFileSync(
+  join(home, "toolcell.toml"),
+  '[[principal]]\nname = "anna"\ntools = ["files.*"]\nquotas = { cpu_per_day = "30m", bytes_per_day = "1GiB" }\n' +
+    '[[principal]]\nname = "bert"\napproves = ["anna"]\n',
+);
 const env = { ...process.env, TOOLCELL_HOME: home, TOOLCELL_ACTOR: "", TOOLCELL_SESSION: "" };
 const options = { cwd: work, env, maxBuffer: 64 << 20 };
 
@@ -107,6 +112,9 @@ async function everything(browser, url) {
   await approval(page, base);
   await tools(page, base);
   await workspaces(page, base);
+  await page.goto(`${base}/principal`);
+  await page.getByText("Known by").waitFor();
+  await shot(page, "principals");
   await keyboard(page, base);
   await many(page, base);
   const paths = [
@@ -119,6 +127,7 @@ async function everything(browser, url) {
     `/tools/${encodeURIComponent(FILES)}`,
     "/workspaces",
     "/workspaces/report",
+    "/principal",
     "/nothing",
   ];
   await everywhere(browser, await context.cookies(), base, paths, { "/": "calls", [`/calls/${calls.read}`]: "call" });

@@ -16,6 +16,7 @@ name = "anna"
 tokens = ["ANNA"]
 page = true
 tools = ["probe.read", "probe.list", "probe.echo"]
+quotas = { calls_at_once = 9, bytes_per_day = "1GiB" }
 [principal.grants]
 read = ["DATA/anna"]
 [[principal.rule]]
@@ -212,6 +213,17 @@ fn each_sees_its_own_calls_tools_and_workspaces() {
     bert.get(&at).is(404);
     anna.post("/tools/probe_write", "tool=write&input=%7B%7D")
         .is(303);
+    let own = anna.get("/principal").is(200).text();
+    for words in [
+        "token:anna",
+        "<dd><span class=\"said\">3</span></dd>",
+        "anna",
+        "calls at once: 0.0 of 9",
+        "bytes per day: ",
+    ] {
+        assert!(own.contains(words), "{words}: {own}");
+    }
+    assert!(!own.contains("bert"), "{own}");
     // Files.
     let parts = "--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"one.txt\"\r\n\r\nof bert\r\n--x--\r\n";
     let origin = format!("origin: http://{}\r\n", bert.address);

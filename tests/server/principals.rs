@@ -446,3 +446,47 @@ fn of_a_thousand_principals_those_who_never_call_take_little_memory() {
         "{one} KiB, then {thousand}"
     );
 }
+
+#[test]
+fn the_list_tells_who_has_rules_of_its_own_and_what_it_used_today() {
+    let quotas = r#"
+[[principal]]
+name = "anna"
+tokens = ["ANNA"]
+tools = ["probe.read"]
+page = true
+[principal.quotas]
+calls_at_once = 2
+bytes_per_day = "1MiB"
+
+[[principal]]
+name = "bert"
+approves = ["an*"]
+"#;
+    let mut served = Served::new(quotas).started();
+    let a = json!({ "path": served.data.join("anna/a.txt") });
+    assert_eq!(served.call(ANNA, "read", &a)["status"], "succeeded");
+    served.web.take().unwrap().end();
+    let listed = served
+        .run(&["policy", "principals", "--json"])
+        .exits(0)
+        .json();
+    let (anna, bert) = (&listed["principals"][0], &listed["principals"][1]);
+    assert_eq!(anna["tools"], json!(["probe.read"]));
+    assert_eq!((&anna["tokens"], &anna["page"]), (&json!(1), &json!(true)));
+    assert_eq!(anna["quotas"][0]["limit"], 2.0);
+    assert!(
+        anna["quotas"][1]["used"].as_f64().unwrap() > 0.0,
+        "{anna:#}"
+    );
+    assert_eq!(
+        (&bert["approves"], &bert["tools"]),
+        (&json!(["an*"]), &Value::Null)
+    );
+    let said = served.run(&["policy", "principals"]).exits(0).stdout;
+    assert!(
+        said.contains("known by   1 token") && said.contains("bytes per day: "),
+        "{said}"
+    );
+    assert!(!said.contains(ANNA), "{said}");
+}

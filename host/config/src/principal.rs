@@ -212,6 +212,11 @@ impl Principal {
         token_caller(&self.name)
     }
 
+    /// Patterns of the tools that it sees; `None` for all of the server's.
+    pub fn tools(&self) -> Option<&[String]> {
+        self.tools.as_ref().map(ToolPatterns::texts)
+    }
+
     /// `true` if it may see and call the tool, which has these bytes.
     pub fn has_tool(&self, tool: &ToolDeclaration, component: &str, policy: &Policy) -> bool {
         let named = |tools: &ToolPatterns| tools.allow(tool, component, policy);

@@ -32,7 +32,7 @@ pub trait PageActions: Send + Sync {
     /// The grants of a call that is tried, as options of a command; `None` if they cannot be chosen.
     fn grants(&self) -> Option<&[String]>;
 
-    /// Whoever can replay calls and set rules for a session, too.
+    /// Whoever can replay calls, set rules for a session and list principals, too.
     fn commands(&self) -> Option<&dyn PageCommands>;
 }
 
@@ -40,6 +40,9 @@ pub trait PageActions: Send + Sync {
 pub trait PageCommands: Send + Sync {
     /// The report on a replay of the call; `None` if it takes long.
     fn replay<'a>(&'a self, id: &'a str) -> PageFuture<'a, Option<Value>>;
+
+    /// Callers of servers with rules of their own, as `toolcell policy principals --json` prints them.
+    fn principals(&self) -> PageFuture<'_, Vec<Value>>;
 }
 
 /// A line of the list of tools.

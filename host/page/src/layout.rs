@@ -150,8 +150,11 @@ fn header(user: &PageUser, place: Place, waiting: usize) -> Markup {
                         }
                     }
                 }
-                @if let Some(own) = user.principal() {
-                    a href="/principal" class="said" aria-current=[is_here(Place::Principal)] { (line(&own.name)) }
+                a href="/principal" class="said" aria-current=[is_here(Place::Principal)] {
+                    @match user.principal() {
+                        Some(own) => (line(&own.name)),
+                        None => "Principals",
+                    }
                 }
             }
             @if user.principal().is_some() {

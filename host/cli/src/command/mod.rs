@@ -35,6 +35,7 @@ mod new;
 mod notes;
 mod page;
 mod policy;
+mod principal_list;
 mod published;
 mod push;
 mod replay;

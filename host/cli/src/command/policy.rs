@@ -19,7 +19,7 @@ use super::target::{BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, show};
 
-/// Previews the decision on a call. No tool runs.
+/// Previews the decision on a call, and lists callers with rules of their own. No tool runs.
 #[derive(Debug, Args)]
 pub(super) struct Policy {
     #[command(subcommand)]
@@ -29,7 +29,9 @@ pub(super) struct Policy {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Say whether a call would run: exit 0 if it would, 3 if it is refused, 6 if it needs an approval
-    Check(Check),
+    Check(Box<Check>),
+    /// List the callers of `toolcell serve` that have rules of their own, and what they used of their quotas today
+    Principals(super::principal_list::PrincipalList),
 }
 
 /// A call that is not made.
@@ -58,8 +60,10 @@ struct Check {
 
 impl Policy {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let Command::Check(call) = self.command;
-        call.run()
+        match self.command {
+            Command::Check(call) => call.run(),
+            Command::Principals(list) => list.run(),
+        }
     }
 }
 

@@ -269,6 +269,13 @@ impl PageCommands for Program {
             report.map(Some).ok_or_else(|| ran.refusal())
         })
     }
+
+    fn principals(&self) -> PageFuture<'_, Vec<Value>> {
+        Box::pin(async {
+            let listed = self.read(&["policy", "principals", "--json"]).await?;
+            Ok(list(&listed, "principals").to_vec())
+        })
+    }
 }
 
 /// An installed tool, as the command lists it.

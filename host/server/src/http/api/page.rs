@@ -89,16 +89,27 @@ impl ApiState {
         } else {
             grants.join(", ")
         };
+        let quotas = offering.tools.host.quotas();
+        let quotas = quotas
+            .iter()
+            .filter(|used| *used.caller == **caller.name())
+            .flat_map(|used| &used.quotas);
         let timeout = limits.wall.as_secs_f64();
         let memory = limits.memory_bytes >> 20;
-        vec![
+        let mut facts = vec![
             ("Tools", offering.offers.offered().count().to_string()),
             ("Grants", granted),
             (
                 "Limits of a call",
                 format!("{timeout} s, {memory} MiB of memory"),
             ),
-        ]
+        ];
+        facts.extend(quotas.map(|quota| {
+            let name = quota.name.replace('_', " ");
+            let used = format!("{name}: {:.1} of {}", quota.used, quota.limit);
+            ("Quota", used)
+        }));
+        facts
     }
 }
 
