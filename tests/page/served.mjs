@@ -45,7 +45,7 @@ writeFileSync(join(home, "approvers"), `carl ${TOKENS.carl}\n`, { mode: 0o600 })
 const env = { ...process.env, TOOLCELL_HOME: home, TOOLCELL_ACTOR: "", TOOLCELL_SESSION: "" };
 const words = ["serve", FILES, "--listen=127.0.0.1:0", `--approver-token-file=${join(home, "approvers")}`, "--workspace"];
 const server = started(words, { cwd: work, env }, /MCP at (\S+)\/mcp/);
-const plain = (text) => text.replaceAll(work, "/srv/projects/anna");
+const plain = (text) => text.replaceAll(work, "/srv/projects/anna").replaceAll(home, "/etc/toolcell");
 
 let session;
 let browser;

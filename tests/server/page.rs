@@ -218,7 +218,7 @@ fn each_sees_its_own_calls_tools_and_workspaces() {
         "token:anna",
         "<dd><span class=\"said\">3</span></dd>",
         "anna",
-        "calls at once: 0.0 of 9",
+        "calls at once: 0 of 9",
         "bytes per day: ",
     ] {
         assert!(own.contains(words), "{words}: {own}");

@@ -56,7 +56,7 @@ pub use openapi::api_routes;
 pub use policy::policy_ceiling;
 pub use principal::{Principal, PrincipalEntry, QuotaSection};
 pub use registry::{RegistrySection, configured_registry};
-pub use server::{GivenServerLimits, ServerSection, call_count, connection_count};
+pub use server::{GivenServerLimits, ServerSection, call_count, request_count};
 pub use signers::{TrustSection, identified};
 pub use surface::{SurfaceSection, selection};
 pub use telemetry::{Collector, TelemetrySection, TelemetrySettings, configured_telemetry};

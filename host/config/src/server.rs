@@ -7,7 +7,7 @@ use super::{ConfigText, duration};
 
 /// More would cost memory for places that no machine fills.
 const CALLS_MAX: u32 = 4_096;
-const CONNECTIONS_MAX: u32 = 65_536;
+const REQUESTS_MAX: u32 = 65_536;
 
 /// `[server]`: limits of `toolcell serve`, read when it starts. An error in a project's file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -15,9 +15,9 @@ const CONNECTIONS_MAX: u32 = 65_536;
 pub struct ServerSection {
     /// Calls that run at once, from 1 to 4096; others wait [default: 64].
     pub max_calls: Option<u32>,
-    /// Connections at once of clients that have authenticated, from 1 to 65536; requests beyond them wait for 5 s and then
-    /// get 503 [default: 192].
-    pub max_connections: Option<u32>,
+    /// Open requests of clients that have authenticated, from 1 to 65536; those beyond wait for 5 s and then get 503
+    /// [default: 192]. As many connections may be idle.
+    pub max_requests: Option<u32>,
     /// A connection without a request is closed after this time [default: `75s`].
     pub keep_alive: Option<ConfigText>,
     /// Time in which new requests are still taken after SIGTERM, while `/readyz` answers 503 [default: none].
@@ -30,7 +30,7 @@ pub struct ServerSection {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GivenServerLimits {
     pub max_calls: Option<u32>,
-    pub max_connections: Option<u32>,
+    pub max_requests: Option<u32>,
     pub keep_alive: Option<Duration>,
     pub drain_delay: Option<Duration>,
     pub drain: Option<Duration>,
@@ -50,7 +50,7 @@ impl GivenServerLimits {
         };
         let mut limits = Self {
             max_calls: count("max_calls", section.max_calls, CALLS_MAX)?,
-            max_connections: count("max_connections", section.max_connections, CONNECTIONS_MAX)?,
+            max_requests: count("max_requests", section.max_requests, REQUESTS_MAX)?,
             ..Self::default()
         };
         for (limit, name, word) in [
@@ -69,7 +69,7 @@ impl GivenServerLimits {
     pub fn or(self, other: &Self) -> Self {
         Self {
             max_calls: self.max_calls.or(other.max_calls),
-            max_connections: self.max_connections.or(other.max_connections),
+            max_requests: self.max_requests.or(other.max_requests),
             keep_alive: self.keep_alive.or(other.keep_alive),
             drain_delay: self.drain_delay.or(other.drain_delay),
             drain: self.drain.or(other.drain),
@@ -82,9 +82,9 @@ pub fn call_count(text: &str) -> Result<u32, String> {
     count(text, CALLS_MAX)
 }
 
-/// Parses a number of connections, as `[server] max_connections`.
-pub fn connection_count(text: &str) -> Result<u32, String> {
-    count(text, CONNECTIONS_MAX)
+/// Parses a number of requests, as `[server] max_requests`.
+pub fn request_count(text: &str) -> Result<u32, String> {
+    count(text, REQUESTS_MAX)
 }
 
 fn count(text: &str, most: u32) -> Result<u32, String> {

@@ -85,9 +85,9 @@ impl PageState {
 }
 
 /// The page of whoever sent the request.
-pub(crate) struct Shown(pub(crate) Arc<PageState>);
+pub(crate) struct OwnPage(pub(crate) Arc<PageState>);
 
-impl<S: Sync> FromRequestParts<S> for Shown {
+impl<S: Sync> FromRequestParts<S> for OwnPage {
     type Rejection = PageProblem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, PageProblem> {

@@ -18,7 +18,7 @@ use toolcell_spec::{ApprovalState, Status, Timestamp};
 use toolcell_system::pool::WATCHED;
 
 use super::layout::PageProblem;
-use super::{PageState, Shown};
+use super::{OwnPage, PageState};
 
 const TICK: Duration = Duration::from_millis(250);
 /// For a principal, whose calls are looked up among those of all.
@@ -156,7 +156,7 @@ pub(crate) fn waiting(state: &PageState) -> Result<usize, PageProblem> {
 }
 
 /// A stream of server-sent events.
-pub(crate) async fn follow(Shown(state): Shown) -> Result<Response, PageProblem> {
+pub(crate) async fn follow(OwnPage(state): OwnPage) -> Result<Response, PageProblem> {
     let Ok(place) = Arc::clone(&state.changes.streams).try_acquire_owned() else {
         let why = "too many pages are open; close one";
         return Err(PageProblem::busy(why));

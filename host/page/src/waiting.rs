@@ -82,8 +82,10 @@ pub fn record(journal: &Journal, id: &str) -> Result<Option<Value>, StoreError> 
     let kept = journal.with(|store| {
         let mut found = store.list(false)?;
         // One that was approved has no line in the log until it starts.
-        let is_before_log =
-            |call: &Summary| is_open(call, now) || call.state == ApprovalState::Approved;
+        let is_before_log = |call: &Summary| {
+            is_open(call, now)
+                || matches!(call.state, ApprovalState::Approved | ApprovalState::Running)
+        };
         found.retain(|call| is_before_log(call) && call.invocation_id.to_string().ends_with(id));
         match found.as_slice() {
             [call] => store.kept(call.invocation_id),

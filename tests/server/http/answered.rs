@@ -60,7 +60,7 @@ fn five_hundred_requests_at_once_are_all_answered() {
 fn one_waits_for_a_place_and_who_comes_then_is_told_at_once() {
     let mut limits = HttpLimits::default();
     (
-        limits.connections,
+        limits.requests,
         limits.waiting,
         limits.place_time,
         limits.strangers,

@@ -149,10 +149,10 @@ fn rested(web: &Web) -> TcpStream {
 }
 
 #[test]
-fn idle_connections_make_room_for_requests() {
-    let mut web = of_two(&["probe#invocation"], &["--max-connections=8"]);
+fn idle_connections_of_who_has_most_make_room() {
+    let mut web = of_two(&["probe#invocation"], &["--max-requests=8"]);
     let began = Instant::now();
-    // Each beyond the seventh takes the place of the longest idle one.
+    // Each beyond the eighth takes the place of the longest idle one.
     let idle: Vec<TcpStream> = (0..40).map(|_| rested(&web)).collect();
     works(&web);
     web.token = BERT.to_owned();

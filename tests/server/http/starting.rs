@@ -99,7 +99,7 @@ fn with_files(limit: &str, arguments: &[std::ffi::OsString]) -> Toolcell {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_server_takes_the_files_that_its_limits_need_and_says_if_it_cannot() {
-    let mut arguments = Web::arguments(&["probe#echo"], ["--max-connections=1000"]);
+    let mut arguments = Web::arguments(&["probe#echo"], ["--max-requests=1000"]);
     let mut web = Web::run(with_files("256:4096", &arguments));
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", web.pid())).unwrap();
     let files = limits

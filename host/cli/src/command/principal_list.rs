@@ -103,7 +103,7 @@ fn paragraph(one: &Value) -> String {
         let name = quota["name"].as_str().unwrap_or_default().replace('_', " ");
         let limit = &quota["limit"];
         lines.push(match quota["used"].as_f64() {
-            Some(used) => format!("  quota      {name}: {used} of {limit}"),
+            Some(used) => format!("  quota      {name}: {used:.1} of {limit}"),
             None => format!("  quota      {name}: {limit}"),
         });
     }

@@ -16,13 +16,13 @@ use crate::diff::{between, edits};
 use crate::layout::{PageProblem, Place, badge};
 use crate::route::see;
 use crate::text::{block, in_url, line};
-use crate::{PageAnswer, PageState, Shown};
+use crate::{OwnPage, PageAnswer, PageState};
 
 const EDITED_BYTES_MAX: usize = 256 << 10;
 const FEEDBACK_BYTES_MAX: usize = 16 << 10;
 const LISTED_MAX: usize = 200;
 
-pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
+pub(crate) async fn list(OwnPage(state): OwnPage) -> Result<Response, PageProblem> {
     let work = |state: &PageState| {
         let mut known = Vec::new();
         if state.journal.exists() {
@@ -90,7 +90,7 @@ fn arguments(kept: &StoredApproval) -> &str {
 }
 
 pub(crate) async fn show(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(id): Path<String>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -130,7 +130,7 @@ fn body(state: &PageState, kept: &StoredApproval) -> Markup {
 
 /// All of the arguments, as plain text.
 pub(crate) async fn whole(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(id): Path<String>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -254,7 +254,7 @@ impl AnswerForm {
 }
 
 pub(crate) async fn answer(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(id): Path<String>,
     Form(form): Form<AnswerForm>,
 ) -> Result<Response, PageProblem> {

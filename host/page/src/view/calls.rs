@@ -12,7 +12,7 @@ use super::moment;
 use crate::layout::{PageProblem, Place, badge};
 use crate::route::see;
 use crate::text::{in_url, line};
-use crate::{PageState, Shown, waiting};
+use crate::{OwnPage, PageState, waiting};
 
 const ROWS: usize = 100;
 const STATUSES: [&str; 8] = [
@@ -85,7 +85,7 @@ impl CallFilters {
 }
 
 pub(crate) async fn show(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Query(filters): Query<CallFilters>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {

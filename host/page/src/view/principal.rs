@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::{list, text};
 use crate::layout::{PageProblem, Place, fact};
 use crate::text::line;
-use crate::{PagePrincipal, PageState, Shown};
+use crate::{OwnPage, PagePrincipal, PageState};
 
-pub(crate) async fn show(Shown(state): Shown) -> Result<Response, PageProblem> {
+pub(crate) async fn show(OwnPage(state): OwnPage) -> Result<Response, PageProblem> {
     let body = match (state.user.principal(), state.actions.commands()) {
         (Some(own), _) => of_one(own),
         (None, Some(commands)) => of_all(&commands.principals().await?),
@@ -77,7 +77,7 @@ fn used(quota: &Value) -> Markup {
     html! {
         div {
             (line(&name)) ": "
-            @if let Some(used) = number("used") {
+            @if let Some(used) = number("used").map(|used| (used * 10.0).round() / 10.0) {
                 (used) " of " (limit) " "
                 meter min="0" max=(limit.max(1.0)) value=(used) aria-label=(line(&name)) {}
             } @else { (limit) }

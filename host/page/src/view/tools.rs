@@ -13,7 +13,7 @@ use crate::json_tree::tree;
 use crate::layout::{PageProblem, Place, badge, fact};
 use crate::route::see;
 use crate::text::{in_url, line, start_of};
-use crate::{DescribedTool, PageState, Shown, ToolRow};
+use crate::{DescribedTool, OwnPage, PageState, ToolRow};
 
 const DESCRIPTION_CHARS_MAX: usize = 4_000;
 const FIELDS_MAX: usize = 100;
@@ -23,7 +23,7 @@ const FIELD: &str = "arg-";
 
 type Fields = BTreeMap<String, String>;
 
-pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
+pub(crate) async fn list(OwnPage(state): OwnPage) -> Result<Response, PageProblem> {
     let tools = state.actions.tools().await?;
     // A server does not say where its tools are from.
     let has_origin = tools
@@ -72,7 +72,7 @@ fn row(tool: &ToolRow, has_origin: bool) -> Markup {
 }
 
 pub(crate) async fn show(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
 ) -> Result<Response, PageProblem> {
     let described = state.actions.describe(&name).await?;
@@ -283,7 +283,7 @@ fn arguments(fields: &Fields) -> Result<Value, PageProblem> {
 
 /// Calls the tool with the grants that the user has.
 pub(crate) async fn attempt(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
     Form(fields): Form<Fields>,
 ) -> Result<Response, PageProblem> {

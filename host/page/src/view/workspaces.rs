@@ -20,7 +20,7 @@ use super::moment;
 use crate::layout::{PageProblem, Place, fact};
 use crate::route::see;
 use crate::text::{in_url, line};
-use crate::{PageState, PageWorkspaces, Shown};
+use crate::{OwnPage, PageState, PageWorkspaces};
 
 const FILES_MAX: usize = 1_000;
 const PREVIEW_BYTES_MAX: u64 = 256 << 10;
@@ -51,7 +51,7 @@ fn open(state: &PageState, name: &str, access: Access) -> Result<(Workspace, Lea
     Ok((workspace, lease))
 }
 
-pub(crate) async fn list(Shown(state): Shown) -> Result<Response, PageProblem> {
+pub(crate) async fn list(OwnPage(state): OwnPage) -> Result<Response, PageProblem> {
     let work = |state: &PageState| {
         let mut infos = Vec::new();
         for workspace in of_user(state)?.list()? {
@@ -99,7 +99,7 @@ fn row(name: &str, info: Option<&WorkspaceInfo>) -> Markup {
 }
 
 pub(crate) async fn show(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -190,7 +190,7 @@ fn read(
 }
 
 pub(crate) async fn download(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
     Query(FilePath { path }): Query<FilePath>,
 ) -> Result<Response, PageProblem> {
@@ -204,7 +204,7 @@ pub(crate) async fn download(
 
 /// An image of a known type, or text; nothing of it runs.
 pub(crate) async fn preview(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
     Query(FilePath { path }): Query<FilePath>,
 ) -> Result<Response, PageProblem> {
@@ -231,7 +231,7 @@ pub(crate) async fn preview(
 }
 
 pub(crate) async fn diff(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
     Query(SnapshotForm { id }): Query<SnapshotForm>,
 ) -> Result<Response, PageProblem> {
@@ -277,7 +277,7 @@ fn snapshot_id(id: &str) -> Result<SnapshotId, PageProblem> {
 
 /// All files of the form, or those before the one that is refused.
 pub(crate) async fn upload(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
     mut form: Multipart,
 ) -> Result<Response, PageProblem> {
@@ -320,7 +320,7 @@ pub(crate) async fn upload(
 }
 
 pub(crate) async fn snapshot(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
 ) -> Result<Response, PageProblem> {
     let to = format!("/workspaces/{}", in_url(&name));
@@ -333,7 +333,7 @@ pub(crate) async fn snapshot(
 }
 
 pub(crate) async fn restore(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(name): Path<String>,
     Form(SnapshotForm { id }): Form<SnapshotForm>,
 ) -> Result<Response, PageProblem> {

@@ -1,9 +1,10 @@
 //! Admission of connections. All are accepted at once, and a silent one takes no place; of too many, the longest silent
 //! one is closed. Strangers, which have not authenticated, take none of the principals' places, and one that has used
-//! its time is evicted for the next. Each principal has its part, and borrows what others leave; a connection beyond
-//! that waits where nothing evicts it, so that it gets an answer, and the longest idle one is closed for it.
+//! its time is evicted for the next. Each principal has its part, and borrows what others leave; a request beyond that
+//! waits where nothing evicts its connection, so that it gets an answer. A connection without a request takes no place;
+//! of too many, one of who has most is closed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,8 +20,6 @@ use super::HttpLimits;
 
 const PATIENT: Duration = Duration::from_secs(1);
 const CROWDED: Duration = Duration::from_millis(100);
-/// A connection that is idle for less is not closed for another: its client may be sending.
-const RESTED: Duration = Duration::from_millis(50);
 /// Accepted connections without a place, and their part of the files that this process may open.
 const ARRIVED_MAX: usize = 1_024;
 const ARRIVED_FILES: u64 = 4;
@@ -38,10 +37,12 @@ pub(super) struct Connections {
     strangers_max: usize,
     /// Notified when a stranger frees its place.
     room: Notify,
-    known: SharedPlaces,
-    /// Authenticated connections without a request: whose they are, and since when.
-    idle: Mutex<Crowd<(Arc<str>, Instant)>>,
-    /// Authenticated connections wait here for one of `known` or are told that there is none.
+    /// Of requests by authenticated clients.
+    busy: SharedPlaces,
+    /// Authenticated connections without a request, and whose they are.
+    idle: Mutex<Crowd<Arc<str>>>,
+    idle_max: usize,
+    /// Requests wait here for one of `busy`, or are told that there is none.
     waiting: SharedPlaces,
     wait: Duration,
     counts: ConnectionCounts,
@@ -98,6 +99,18 @@ impl<T> Crowd<T> {
     }
 }
 
+impl Crowd<Arc<str>> {
+    /// Whose most are.
+    fn most(&self) -> Option<Arc<str>> {
+        let mut counts = HashMap::<&Arc<str>, usize>::new();
+        for (whose, _) in self.there.values() {
+            *counts.entry(whose).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        most.map(|(whose, _)| Arc::clone(whose))
+    }
+}
+
 pub(super) struct UnplacedConnection {
     connections: Arc<Connections>,
     id: u64,
@@ -108,8 +121,10 @@ pub(super) struct ClientConnection {
     connections: Arc<Connections>,
     id: u64,
     leave: CancellationToken,
-    /// Set once the client has authenticated.
-    known: Mutex<Option<(Arc<str>, SharedPlace)>>,
+    /// Who has authenticated, at the last request that did.
+    principal: Mutex<Option<Arc<str>>>,
+    /// Of its request.
+    busy: Mutex<Option<SharedPlace>>,
     /// The place among those that wait.
     waits: Mutex<Option<SharedPlace>>,
     /// The place among those that are idle.
@@ -130,8 +145,9 @@ impl Connections {
             strangers: Crowd::new(),
             strangers_max: (limits.strangers as usize).max(1),
             room: Notify::new(),
-            known: SharedPlaces::new(limits.connections as usize, principals),
+            busy: SharedPlaces::new(limits.requests as usize, principals),
             idle: Crowd::new(),
+            idle_max: limits.requests as usize,
             waiting: SharedPlaces::new(limits.waiting as usize, principals),
             wait: limits.place_time,
             counts: ConnectionCounts::default(),
@@ -180,7 +196,8 @@ impl Connections {
                         connections: Arc::clone(self),
                         id,
                         leave,
-                        known: Mutex::default(),
+                        principal: Mutex::default(),
+                        busy: Mutex::default(),
                         waits: Mutex::default(),
                         rests: Mutex::default(),
                     };
@@ -193,41 +210,31 @@ impl Connections {
 
     /// From now on there are so many principals.
     pub(super) fn divide(&self, principals: usize) {
-        self.known.divide(principals);
+        self.busy.divide(principals);
         self.waiting.divide(principals);
     }
 
-    /// Waits until no authenticated connection is left.
+    /// Waits until each authenticated request is answered.
     pub(super) async fn end(&self) {
-        while self.known.taken() > 0 {
+        while self.busy.taken() > 0 {
             tokio::time::sleep(END_STEP).await;
         }
     }
 
-    /// Closes the longest idle connection of `principal`, or of one that borrows. `false` if there is none.
-    fn evict_idle(&self, principal: &str) -> bool {
-        let borrowers = self.known.borrowers();
-        let may_leave = |(whose, since): &(Arc<str>, Instant)| {
-            (**whose == *principal || borrowers.contains(whose)) && since.elapsed() >= RESTED
-        };
-        let is_gone = self.idle.lock().evict(may_leave);
-        count(&self.counts.idle_evicted, is_gone);
-        is_gone
-    }
-
-    /// Waits for a place, also for a connection that is idle long enough to be closed.
-    async fn place(&self, principal: &Arc<str>) -> Option<SharedPlace> {
-        let mut place = std::pin::pin!(self.known.take(Some(principal)));
-        while !self.evict_idle(principal) {
-            if let Ok(place) = tokio::time::timeout(RESTED, &mut place).await {
-                return place;
-            }
+    /// The longest idle connection of who has most of them is closed if there are too many.
+    fn rest(&self, principal: &Arc<str>, leave: CancellationToken) -> u64 {
+        let mut idle = self.idle.lock();
+        let id = idle.join(Arc::clone(principal), leave);
+        if idle.there.len() > self.idle_max {
+            let most = idle.most();
+            let is_gone = idle.evict(|whose| Some(whose) == most.as_ref());
+            count(&self.counts.idle_evicted, is_gone);
         }
-        place.await
+        id
     }
 
     pub(super) fn states(&self) -> ConnectionStates {
-        let Self { counts, known, .. } = self;
+        let Self { counts, busy, .. } = self;
         let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let idle = self.idle.lock().there.len();
         ConnectionStates {
@@ -235,7 +242,7 @@ impl Connections {
                 ("arrived", self.arrivals.lock().there.len()),
                 ("unauthenticated", self.strangers.lock().there.len()),
                 ("waiting", self.waiting.taken()),
-                ("busy", known.taken().saturating_sub(idle)),
+                ("busy", busy.taken()),
                 ("idle", idle),
             ],
             evicted: [
@@ -275,15 +282,11 @@ impl ClientConnection {
         self.leave.cancelled().await;
     }
 
-    /// Fails if no place becomes free in time, or too many wait already. The client can be told so: from now on nothing
-    /// evicts it.
+    /// Its request is the principal's. Fails if no place becomes free in time, or too many wait already. The client can be
+    /// told so: from now on nothing evicts it.
     pub(super) async fn belongs_to(&self, principal: &Arc<str>) -> Result<(), PlacesTaken> {
-        let known = || self.known.lock();
-        if known().as_ref().is_some_and(|(at, _)| at == principal) {
-            return Ok(());
-        }
         let Connections {
-            known: all,
+            busy,
             waiting,
             wait,
             counts,
@@ -292,30 +295,20 @@ impl ClientConnection {
         let waits = waiting.try_take(Some(principal));
         let has_room = waits.is_some();
         *self.waits.lock() = waits;
+        *self.principal.lock() = Some(Arc::clone(principal));
         self.is_no_stranger();
-        let place = match all.try_take(Some(principal)) {
+        let place = match busy.try_take(Some(principal)) {
             Some(place) => Some(place),
             None => {
                 let wait = if has_room { *wait } else { Duration::ZERO };
-                let place = self.connections.place(principal);
+                let place = busy.take(Some(principal));
                 tokio::time::timeout(wait, place).await.ok().flatten()
             }
         };
         count(&counts.refused, place.is_none());
-        *known() = Some((Arc::clone(principal), place.ok_or(PlacesTaken)?));
+        *self.busy.lock() = Some(place.ok_or(PlacesTaken)?);
         self.waits.lock().take();
         Ok(())
-    }
-
-    /// Others wait for its place. An answer can say that it is the last one; a client that finds its idle connection closed
-    /// may have sent the next request already.
-    pub(super) fn is_wanted(&self) -> bool {
-        let Connections { known, waiting, .. } = &*self.connections;
-        let own = self.known.lock();
-        waiting.taken() > 0
-            && own
-                .as_ref()
-                .is_some_and(|(name, _)| waiting.taken_by(name) > 0 || known.borrows(name))
     }
 
     /// A request begins.
@@ -326,21 +319,20 @@ impl ClientConnection {
         }
     }
 
-    /// Its last request has ended: it may be closed for another one.
+    /// Its last request has ended.
     pub(super) fn rests(&self) {
-        let principal = self.known.lock().as_ref().map(|(name, _)| Arc::clone(name));
+        self.busy.lock().take();
+        let principal = self.principal.lock().clone();
         if let Some(principal) = principal {
-            let mut idle = self.connections.idle.lock();
-            let id = idle.join((principal, Instant::now()), self.leave.clone());
-            drop(idle);
+            let id = self.connections.rest(&principal, self.leave.clone());
             *self.rests.lock() = Some(id);
         }
     }
 
-    /// Gives the principal's place back: only the connection's end is left.
+    /// Gives the place back: only the connection's end is left.
     pub(super) fn is_over(&self) {
         self.works();
-        self.known.lock().take();
+        self.busy.lock().take();
         self.is_no_stranger();
     }
 

@@ -3,16 +3,17 @@ use std::time::Duration;
 /// Limits that can be chosen; fixed ones are constants where they are used.
 #[derive(Clone, Debug)]
 pub struct HttpLimits {
-    /// Concurrent connections that have authenticated, or need no token. Each of several principals has an equal part, and
-    /// borrows what the others leave, but for an eighth of all. A request beyond that waits for `place_time` and is then
-    /// refused; the longest idle connection is closed for it.
-    pub connections: u32,
-    /// Connections that wait for such a place, shared likewise; a request beyond that is refused at once.
+    /// Concurrent requests of clients that have authenticated, or need no token. Each of several principals has an equal
+    /// part, and borrows what the others leave, but for an eighth of all. A request beyond that waits for `place_time` and
+    /// is then refused. As many connections may be kept without a request; beyond that, the longest idle one of the
+    /// principal that has most is closed.
+    pub requests: u32,
+    /// Requests that wait for such a place, shared likewise; one beyond that is refused at once.
     pub waiting: u32,
-    /// Concurrent connections that have not authenticated, in addition to `connections`. When all are taken, one that
+    /// Concurrent connections that have not authenticated, in addition to those. When all are taken, one that
     /// sent no request within 1 s of its first byte, or within 100 ms if many wait, is closed for the next.
     pub strangers: u32,
-    /// Wait for a free connection of the principal.
+    /// Wait for a free place of the principal.
     pub place_time: Duration,
     /// A connection may stay silent so long after it is accepted.
     pub first_byte_time: Duration,
@@ -37,7 +38,7 @@ pub struct HttpLimits {
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
-            connections: 192,
+            requests: 192,
             waiting: 512,
             strangers: 64,
             place_time: Duration::from_secs(5),

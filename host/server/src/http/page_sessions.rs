@@ -67,7 +67,7 @@ impl PageSessions {
     }
 
     /// The session of a request.
-    pub(super) fn of(&self, headers: &HeaderMap) -> Option<PageSession> {
+    pub(super) fn find(&self, headers: &HeaderMap) -> Option<PageSession> {
         let sessions = self.sessions.lock();
         let mut found = cookies(headers, &self.cookie)
             .filter_map(|value| sessions.get(&blake3::hash(value.as_bytes())));

@@ -255,7 +255,7 @@ impl Routes {
         if let Some(origin) = reader {
             pages::share_with(origin, response.headers_mut());
         }
-        if self.states.drain.is_cancelled() || client.connection.is_wanted() {
+        if self.states.drain.is_cancelled() {
             closing(response)
         } else {
             response

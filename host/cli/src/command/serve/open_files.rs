@@ -14,7 +14,9 @@ const BESIDE: u64 = 128;
 pub(super) fn provide(given: &GivenServerLimits) -> Option<String> {
     let limits = http_limits(given);
     let calls = given.max_calls.unwrap_or(HostBuilder::CALLS_AT_ONCE);
-    let connections = [limits.connections, limits.waiting, limits.strangers];
+    // As many as are at work may be idle.
+    let busy = limits.requests;
+    let connections = [busy, busy, limits.waiting, limits.strangers];
     let connections = connections.map(u64::from).iter().sum::<u64>();
     let needed = connections + u64::from(calls) + BESIDE;
     let suffices = |limit: &Rlimit| limit.current.is_none_or(|files| files >= needed);
@@ -31,6 +33,6 @@ pub(super) fn provide(given: &GivenServerLimits) -> Option<String> {
     let may = now.current.filter(|_| !suffices(&now))?;
     Some(format!(
         "this process may open {may} files, and the limits of the server need {needed}: raise its limit (LimitNOFILE of \
-         systemd, --ulimit nofile of a container), or lower --max-connections"
+         systemd, the nofile limit of a container), or lower --max-requests"
     ))
 }

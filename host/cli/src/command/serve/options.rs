@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::net::TcpListener;
-use toolcell_config::{GivenServerLimits, call_count, connection_count, duration};
+use toolcell_config::{GivenServerLimits, call_count, duration, request_count};
 use toolcell_server::{HttpLimits, Peer, PublicUrl};
 
 use super::cannot_listen;
@@ -23,10 +23,9 @@ pub(super) struct LimitOptions {
     /// Calls that run at once; others wait [default: 64]
     #[arg(long, value_name = "N", value_parser = call_count)]
     max_calls: Option<u32>,
-    /// Connections at once of clients that have authenticated; further requests wait for 5 s, and then get 503
-    /// [default: 192]
-    #[arg(long, value_name = "N", value_parser = connection_count)]
-    max_connections: Option<u32>,
+    /// Open requests of clients that have authenticated; those beyond wait for 5 s, and then get 503 [default: 192]
+    #[arg(long, value_name = "N", value_parser = request_count)]
+    max_requests: Option<u32>,
     /// Close a connection without a request after this time; it should be longer than the idle time of a proxy
     /// [default: 75s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -74,7 +73,7 @@ impl LimitOptions {
     pub(super) fn given(&self) -> GivenServerLimits {
         GivenServerLimits {
             max_calls: self.max_calls,
-            max_connections: self.max_connections,
+            max_requests: self.max_requests,
             keep_alive: self.keep_alive,
             drain_delay: self.drain_delay,
             drain: self.drain,
@@ -110,7 +109,7 @@ impl DeploymentOptions {
 pub(super) fn http_limits(given: &GivenServerLimits) -> HttpLimits {
     let own = HttpLimits::default();
     HttpLimits {
-        connections: given.max_connections.unwrap_or(own.connections),
+        requests: given.max_requests.unwrap_or(own.requests),
         keep_alive: given.keep_alive.unwrap_or(own.keep_alive),
         drain_delay: given.drain_delay.unwrap_or(own.drain_delay),
         drain_time: given.drain.unwrap_or(own.drain_time),

@@ -22,7 +22,7 @@ use toolcell_system::pool::STORE;
 use super::{list, text};
 use crate::layout::{PageProblem, Place};
 use crate::text::{laid_out, line};
-use crate::{PageState, Shown, waiting};
+use crate::{OwnPage, PageState, waiting};
 pub(super) use output::kind;
 
 /// For what a tool made: nothing of it runs, and it has no origin.
@@ -34,10 +34,14 @@ pub(super) fn find(state: &PageState, id: &str) -> Result<Value, PageProblem> {
     if !state.user.names_call(id) {
         return Err(unknown());
     }
-    let record = match state.log.record(id)? {
-        None => waiting::record(&state.journal, id)?,
-        found => found,
-    };
+    let mut record = state.log.record(id)?;
+    if record.is_none() {
+        record = waiting::record(&state.journal, id)?;
+    }
+    if record.is_none() {
+        // It may have started meanwhile.
+        record = state.log.record(id)?;
+    }
     let actor = |record: &Value| {
         let actor = record.pointer("/invocation/actor_ref");
         actor.and_then(Value::as_str).map(str::to_owned)
@@ -47,7 +51,7 @@ pub(super) fn find(state: &PageState, id: &str) -> Result<Value, PageProblem> {
 }
 
 pub(crate) async fn show(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(id): Path<String>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -81,7 +85,7 @@ fn body(state: &PageState, record: &Value) -> Markup {
 
 /// All of a part of a call, as plain text.
 pub(crate) async fn whole(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path((id, part)): Path<(String, String)>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -121,7 +125,7 @@ fn whole_part(record: &Value, part: &str) -> Option<String> {
 
 /// The image or sound of a block, of a type that a browser shows without running anything.
 pub(crate) async fn media(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path((id, at)): Path<(String, usize)>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {
@@ -140,7 +144,7 @@ pub(crate) async fn media(
 
 /// A stored part of a result, for download alone.
 pub(crate) async fn artifact(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path((id, digest)): Path<(String, String)>,
 ) -> Result<Response, PageProblem> {
     let work = move |state: &PageState| {

@@ -11,7 +11,7 @@ use crate::json_tree::tree;
 use crate::layout::{PageProblem, Place};
 use crate::route::see;
 use crate::text::{in_url, line};
-use crate::{PageState, Shown};
+use crate::{OwnPage, PageState};
 
 /// For a call that ended.
 pub(super) fn offer(state: &PageState, invocation: &Value) -> Markup {
@@ -32,7 +32,7 @@ pub(super) fn offer(state: &PageState, invocation: &Value) -> Markup {
 }
 
 pub(crate) async fn run(
-    Shown(state): Shown,
+    OwnPage(state): OwnPage,
     Path(id): Path<String>,
 ) -> Result<Response, PageProblem> {
     let unknown = || PageProblem::unknown("calls are replayed by a command of toolcell alone");

@@ -106,8 +106,8 @@ impl ApiState {
         ];
         facts.extend(quotas.map(|quota| {
             let name = quota.name.replace('_', " ");
-            let used = format!("{name}: {:.1} of {}", quota.used, quota.limit);
-            ("Quota", used)
+            let used = (quota.used * 10.0).round() / 10.0;
+            ("Quota", format!("{name}: {used} of {}", quota.limit))
         }));
         facts
     }

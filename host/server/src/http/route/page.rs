@@ -72,7 +72,7 @@ impl Routes {
             ENTER | LEAVE => return Ok(to_first()),
             _ => {}
         }
-        let Some(session) = self.pages.of(headers) else {
+        let Some(session) = self.pages.find(headers) else {
             return Err(closing(sign_in(None)).into());
         };
         let table = self.table();
