@@ -31,7 +31,7 @@ class Served:
         options = ["serve", "--toolbox", f"--listen={self.address}", "--token-file=/var/lib/toolcell/tokens", "--drain=60s"]
         program = [*config["Entrypoint"], *options]
         environment = dict(word.split("=", 1) for word in config["Env"]) | {"PATH": os.environ["PATH"]}
-        command = ["unshare", "--mount", "--pid", "--fork", "bash", "-c", INSIDE, root, volume, config["User"], *program]
+        command = ["unshare", "--kill-child", "--mount", "--pid", "--fork", "bash", "-c", INSIDE, root, volume, config["User"], *program]
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
         end = time.monotonic() + 60
         while self.asks("GET", "/readyz")[0] != 200:
@@ -66,7 +66,7 @@ def check(root: Path, config: dict) -> None:
         shutil.chown(path, *map(int, config["User"].split(":")))
     served = Served(root, volume, config)
     said: list[tuple[int, bytes]] = []
-    slow = threading.Thread(target=lambda: said.append(served.asks("POST", "/v1/calls", LONG)))
+    slow = threading.Thread(target=lambda: said.append(served.asks("POST", "/v1/calls", LONG)), daemon=True)
     try:
         status, body = served.asks("POST", "/v1/calls", {"tool": "jq", "input": {"filter": ".+1", "input": 1}})
         assert status == 200, body

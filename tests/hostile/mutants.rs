@@ -515,7 +515,16 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         ],
     ),
     ("page_role", &[], &["server::page::a_token_of_whoever"]),
-    ("page_owner", &[], &["server::page::each_sees_its_own"]),
+    (
+        "page_owner",
+        &[],
+        &[
+            "server::page::each_sees_its_own",
+            "server::page::an_open_page_hears",
+        ],
+    ),
+    ("page_question", &[], &["server::page::an_approver_answers"]),
+    ("page_workspace", &[], &["server::page::the_one_workspace"]),
     (
         "metrics_role",
         &[],

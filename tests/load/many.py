@@ -28,7 +28,7 @@ events {{ worker_connections 4096; }}
 http {{
   access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; keepalive_requests 1000000;
-  upstream toolcell {{ server 127.0.0.1:{port}; }}
+  upstream toolcell {{ server 127.0.0.1:{port}; keepalive 64; }}
   server {{
     listen 127.0.0.1:{outer} backlog=4096;
     location / {{ proxy_pass http://toolcell; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;

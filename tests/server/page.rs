@@ -2,6 +2,7 @@
 //!
 //! Promise: A principal sees what is its own, on the page, too.
 
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,6 +12,10 @@ use super::principals::{ANNA, BERT, PLAIN, PLAIN_APPROVES, ROOT, Served};
 use crate::support::{Browser, Web, encoded};
 
 const PAGES: &str = r#"
+[[rule]]
+behavior = "ask"
+tool = "probe.list"
+
 [[principal]]
 name = "anna"
 tokens = ["ANNA"]
@@ -19,9 +24,6 @@ tools = ["probe.read", "probe.list", "probe.echo"]
 quotas = { calls_at_once = 9, bytes_per_day = "1GiB" }
 [principal.grants]
 read = ["DATA/anna"]
-[[principal.rule]]
-behavior = "ask"
-tool = "probe.list"
 
 [[principal]]
 name = "bert"
@@ -248,6 +250,21 @@ fn an_approver_answers_on_the_page_and_a_late_answer_is_told() {
     let question = until(|| Some(bert.get(&path)).filter(|answer| answer.status == 200)).text();
     assert!(question.contains("name=\"edit\""), "{question}");
     assert!(bert.get("/approvals").is(200).text().contains(&id));
+    // A question of a caller for whom nobody here may answer does not exist.
+    let others = ask(&served, ROOT, "list", &json!({ "path": served.data }));
+    let approver = signed_in(&served, PLAIN_APPROVES);
+    let of_others = format!("/approvals/{others}");
+    until(|| Some(()).filter(|()| approver.get(&of_others).status == 200));
+    for browser in [&anna, &bert] {
+        browser.get(&of_others).is(404);
+        browser.get(&format!("{of_others}/arguments")).is(404);
+        browser.post(&of_others, "answer=approve").is(404);
+        let list = browser.get("/approvals").is(200).text();
+        assert!(
+            !list.contains(&others) && !list.contains("<title>(2)"),
+            "{list}"
+        );
+    }
     // Its caller sees the question, and cannot answer it.
     let own = anna.get(&path).is(200).text();
     assert!(
@@ -341,10 +358,19 @@ fn it_works_below_a_path_of_a_proxy() {
     assert_eq!(entered.header("location"), Some("/a/cell/"));
     let cookie = entered.header("set-cookie").unwrap();
     assert!(
-        cookie.contains("Path=/a/cell/") && cookie.contains("Secure"),
+        cookie.starts_with("__Secure-")
+            && cookie.contains("Path=/a/cell;")
+            && cookie.contains("; Secure"),
         "{cookie}"
     );
     anna.keep_cookie(&entered);
+    anna.get("/a/cell").is(200);
+    // What looks like a link in foreign text is none.
+    let said = anna
+        .get("/a/cell/?text=%22%20href%3D%22%2Fx")
+        .is(200)
+        .text();
+    assert!(said.contains("&quot; href=&quot;/x"), "{said}");
     let page = anna.get("/a/cell/").is(200).text();
     assert!(
         page.contains("href=\"/a/cell/page.css\"") && page.contains("href=\"/a/cell/tools\""),
@@ -355,6 +381,59 @@ fn it_works_below_a_path_of_a_proxy() {
         "{page}"
     );
     anna.get("/a/cell/page.js").is(200);
+}
+
+#[test]
+fn an_open_page_hears_of_its_own_calls_alone() {
+    let served = Served::new(PAGES).started();
+    let anna = signed_in(&served, ANNA);
+    let mut stream = anna.open("/changes");
+    let mut heard = |wait: Duration| -> usize {
+        let until = Instant::now() + wait;
+        let mut text = String::new();
+        stream
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        while Instant::now() < until {
+            let mut bytes = [0; 4 << 10];
+            let read = stream.read(&mut bytes).unwrap_or(0);
+            text.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+        text.matches("data: ").count()
+    };
+    assert!(heard(Duration::from_secs(3)) >= 1);
+    let echo = json!({ "text": "x" });
+    for _ in 0..3 {
+        served.call(ROOT, "echo", &echo);
+        served.call(BERT, "echo", &echo);
+    }
+    assert_eq!(heard(Duration::from_secs(3)), 0);
+    served.call(ANNA, "echo", &echo);
+    assert!(heard(Duration::from_secs(3)) >= 1);
+}
+
+#[test]
+fn the_one_workspace_of_a_server_is_the_only_one_on_the_page() {
+    let served = Served::new(PAGES).started_with(&["--workspace=shared"]);
+    for name in ["shared", "private"] {
+        let file = served.data.join("anna/a.txt");
+        let file = file.to_str().unwrap();
+        served.run(&["workspace", "put", name, file]).exits(0);
+    }
+    let anna = signed_in(&served, ANNA);
+    let list = anna.get("/workspaces").is(200).text();
+    assert!(
+        list.contains("shared") && !list.contains("private"),
+        "{list}"
+    );
+    assert_eq!(
+        anna.get("/workspaces/shared/file?path=a.txt")
+            .is(200)
+            .text(),
+        "anna"
+    );
+    anna.get("/workspaces/private").is(404);
+    anna.get("/workspaces/private/file?path=a.txt").is(404);
 }
 
 #[test]

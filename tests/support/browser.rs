@@ -65,6 +65,15 @@ impl Browser {
         }
     }
 
+    /// The stream of an answer that does not end.
+    pub(crate) fn open(&self, path: &str) -> TcpStream {
+        let Self { address, cookie } = self;
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\ncookie: {cookie}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
     pub(crate) fn get(&self, path: &str) -> BrowserAnswer {
         self.get_with(path, "")
     }

@@ -11,7 +11,7 @@ pub enum WorkspaceScope {
     /// Calls have none.
     #[default]
     None,
-    /// Those of one session of MCP; where there are no sessions, those of one caller.
+    /// The calls of one session of MCP; where there are no sessions, of one caller.
     Session,
     /// Those of one caller.
     Principal,

@@ -30,6 +30,7 @@ const LOG_TABLES: &str = "
         session TEXT, created_at INTEGER NOT NULL, ended_at INTEGER
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX calls_by_time ON calls (created_at);
+    CREATE INDEX calls_by_caller ON calls (caller, created_at, id) WHERE caller IS NOT NULL;
     CREATE INDEX calls_without_end ON calls (segment) WHERE ended_at IS NULL;
     CREATE TABLE lines (
         last INTEGER PRIMARY KEY, call TEXT NOT NULL, first INTEGER NOT NULL, events INTEGER NOT NULL,

@@ -32,6 +32,9 @@ pub trait PageActions: Send + Sync {
     /// The grants of a call that is tried, as options of a command; `None` if they cannot be chosen.
     fn grants(&self) -> Option<&[String]>;
 
+    /// What a principal has and may use, in words.
+    fn facts(&self) -> Vec<(&'static str, String)>;
+
     /// Whoever can replay calls, set rules for a session and list principals, too.
     fn commands(&self) -> Option<&dyn PageCommands>;
 }
@@ -56,7 +59,7 @@ pub struct ToolRow {
     pub state: String,
 }
 
-/// What is known of one or more tools. Their records are those of the specification.
+/// What is known of one or more tools, in the specification's records.
 #[derive(Clone, Debug, Default)]
 pub struct DescribedTool {
     pub facts: Vec<(&'static str, String)>,

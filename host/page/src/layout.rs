@@ -67,6 +67,15 @@ impl PageProblem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
+    /// Errors of the host name its folders, which concern its user alone.
+    pub(crate) fn told_to(self, user: &PageUser) -> Self {
+        let is_fault = self.status == StatusCode::INTERNAL_SERVER_ERROR;
+        if is_fault && user.principal().is_some() {
+            return Self::new(self.status, "the host failed; its operator can tell why");
+        }
+        self
+    }
+
     pub(crate) fn refused(refusal: &Refusal) -> Self {
         let status = match refusal.code {
             ErrorCode::UnknownWorkspace

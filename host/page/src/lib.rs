@@ -30,7 +30,7 @@ use http::request::Parts;
 use maud::Markup;
 use toolcell_journal::{CallLog, Journal, PayloadStore};
 use toolcell_spec::Refusal;
-use toolcell_system::pool::STORE;
+use toolcell_system::pool::{GUEST_FILES, PAGE, PoolState};
 
 pub use actions::{DescribedTool, PageActions, PageAnswer, PageCommands, PageFuture, ToolRow};
 pub use assets::asset;
@@ -52,19 +52,38 @@ pub struct PageState {
     pub payloads: PayloadStore,
     /// `None` if the user has none.
     pub workspaces: Option<PageWorkspaces>,
+    /// Of a form with files.
+    pub upload_bytes_max: usize,
     pub actions: Arc<dyn PageActions>,
     pub changes: Arc<LiveChanges>,
 }
 
 impl PageState {
-    /// Reads and renders on a thread for the host's own store.
+    /// Reads and renders on a thread for it.
     pub(crate) async fn aside<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T, PageProblem> + Send + 'static,
     ) -> Result<T, PageProblem> {
+        self.on(&PAGE, work).await
+    }
+
+    /// Works with files of a workspace, which can take long.
+    pub(crate) async fn with_files<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, PageProblem> + Send + 'static,
+    ) -> Result<T, PageProblem> {
+        self.on(&GUEST_FILES, work).await
+    }
+
+    async fn on<T: Send + 'static>(
+        self: &Arc<Self>,
+        pool: &'static PoolState,
+        work: impl FnOnce(&Self) -> Result<T, PageProblem> + Send + 'static,
+    ) -> Result<T, PageProblem> {
         let state = Arc::clone(self);
-        let done = STORE.run(move || work(&state)).await;
-        done.unwrap_or_else(|error| Err(PageProblem::failed(&error)))
+        let done = pool.run(move || work(&state)).await;
+        let done = done.unwrap_or_else(|error| Err(PageProblem::busy(error.to_string())));
+        done.map_err(|problem| problem.told_to(&self.user))
     }
 
     /// The document of a view.
@@ -74,7 +93,7 @@ impl PageState {
         place: Place,
         body: &Markup,
     ) -> Result<Response, PageProblem> {
-        let waiting = live::waiting(self)?;
+        let waiting = live::waiting(&self.user, &self.journal)?;
         Ok(layout::page(
             title,
             place,

@@ -10,18 +10,19 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
-use toolcell_journal::{CallQuery, EventReader, Summary};
-use toolcell_spec::{ApprovalState, Status, Timestamp};
-use toolcell_system::pool::WATCHED;
+use toolcell_journal::{CallLog, CallQuery, EventReader, Journal};
+use toolcell_spec::{Status, Timestamp};
+use toolcell_system::pool::PAGE;
 
 use super::layout::PageProblem;
-use super::{OwnPage, PageState};
+use super::{OwnPage, PageState, PageUser};
 
 const TICK: Duration = Duration::from_millis(250);
-/// For a principal, whose calls are looked up among those of all.
+/// For a principal, whose calls are looked up among all calls.
 const SLOW_TICK: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(15);
 /// A browser then asks again, with the rights that its user has by then.
@@ -44,6 +45,16 @@ pub struct LiveChanges {
     sender: watch::Sender<LiveChange>,
     streams: Arc<Semaphore>,
     is_watching: AtomicBool,
+    /// Of the latest page that was opened.
+    source: Mutex<Option<LiveSource>>,
+}
+
+/// Where a user's changes are seen.
+#[derive(Clone)]
+struct LiveSource {
+    user: PageUser,
+    log: CallLog,
+    journal: Journal,
 }
 
 impl Default for LiveChanges {
@@ -52,23 +63,25 @@ impl Default for LiveChanges {
             sender: watch::Sender::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             is_watching: AtomicBool::new(false),
+            source: Mutex::default(),
         }
     }
 }
 
 impl LiveChanges {
-    /// Looks at the log and the approvals until no page is open.
-    async fn watch(&self, state: &Arc<PageState>) {
-        let tick = match state.user.caller() {
-            None => TICK,
-            Some(_) => SLOW_TICK,
-        };
+    /// Looks at the log and the approvals until no page is open, with the rights that its user has by the latest request.
+    async fn watch(&self) {
         let mut reader = None;
         while self.is_watched() {
+            let source = self.source.lock().clone();
+            let Some(source) = source else { return };
+            let tick = match source.user {
+                PageUser::Owner => TICK,
+                PageUser::Principal(_) => SLOW_TICK,
+            };
             let begun = reader.take();
             // A log that is busy is read at the next tick.
-            let own = Arc::clone(state);
-            let looked = WATCHED.run(move || look(&own, begun)).await;
+            let looked = PAGE.run(move || source.look(begun)).await;
             if let Ok(Ok((read, change))) = looked {
                 reader = read;
                 self.sender
@@ -89,70 +102,73 @@ impl LiveChanges {
     }
 
     /// Begins to watch if nobody does.
-    fn begin(self: &Arc<Self>, state: &Arc<PageState>) {
+    fn begin(self: &Arc<Self>, state: &PageState) {
+        *self.source.lock() = Some(LiveSource {
+            user: state.user.clone(),
+            log: state.log.clone(),
+            journal: state.journal.clone(),
+        });
         if !self.is_watching.swap(true, Ordering::SeqCst) {
-            let (own, state) = (Arc::clone(self), Arc::clone(state));
-            tokio::spawn(async move { own.watch(&state).await });
+            let own = Arc::clone(self);
+            tokio::spawn(async move { own.watch().await });
         }
     }
 }
 
-fn look(
-    state: &PageState,
-    reader: Option<EventReader>,
-) -> Result<(Option<EventReader>, LiveChange), PageProblem> {
-    let waiting = waiting(state)?;
-    if let Some(caller) = state.user.caller() {
-        let events = changes_of(state, caller)?;
-        return Ok((None, LiveChange { events, waiting }));
+impl LiveSource {
+    fn look(
+        &self,
+        reader: Option<EventReader>,
+    ) -> Result<(Option<EventReader>, LiveChange), PageProblem> {
+        let waiting = waiting(&self.user, &self.journal)?;
+        if self.user.principal().is_some() {
+            let events = match self.user.caller() {
+                Some(caller) if self.user.is_caller() => self.changes_of(caller)?,
+                _ => 0,
+            };
+            return Ok((None, LiveChange { events, waiting }));
+        }
+        let mut reader = match reader {
+            Some(reader) => reader,
+            None => self.log.follow(None)?,
+        };
+        reader.read()?;
+        let events = reader.position();
+        Ok((Some(reader), LiveChange { events, waiting }))
     }
-    let mut reader = match reader {
-        Some(reader) => reader,
-        None => state.log.follow(None)?,
-    };
-    reader.read()?;
-    let events = reader.position();
-    Ok((Some(reader), LiveChange { events, waiting }))
-}
 
-/// The numbers of the log would tell how much others do.
-fn changes_of(state: &PageState, caller: String) -> Result<u64, PageProblem> {
-    let query = CallQuery {
-        caller: Some(caller),
-        limit: WATCHED_CALLS,
-        ..CallQuery::default()
-    };
-    let mut hasher = DefaultHasher::new();
-    let mut is_running = false;
-    for call in state.log.calls(&query)? {
-        (&call.invocation_id, &call.status).hash(&mut hasher);
-        is_running |= call.status == Status::Running.as_str();
+    /// The numbers of the log would tell how much others do.
+    fn changes_of(&self, caller: String) -> Result<u64, PageProblem> {
+        let query = CallQuery {
+            caller: Some(caller),
+            limit: WATCHED_CALLS,
+            ..CallQuery::default()
+        };
+        let mut hasher = DefaultHasher::new();
+        let mut is_running = false;
+        for call in self.log.calls(&query)? {
+            (&call.invocation_id, &call.status).hash(&mut hasher);
+            is_running |= call.status == Status::Running.as_str();
+        }
+        if is_running {
+            // What it says meanwhile is not looked up.
+            Timestamp::now().unix_millis().hash(&mut hasher);
+        }
+        // A script reads numbers exactly up to 2^53.
+        Ok(hasher.finish() >> 11)
     }
-    if is_running {
-        // What it says meanwhile is not looked up.
-        Timestamp::now().unix_millis().hash(&mut hasher);
-    }
-    // A script reads numbers exactly up to 2^53.
-    Ok(hasher.finish() >> 11)
 }
 
 /// The number of approvals that wait for the user.
-pub(crate) fn waiting(state: &PageState) -> Result<usize, PageProblem> {
-    if !state.journal.exists() {
+pub(crate) fn waiting(user: &PageUser, journal: &Journal) -> Result<usize, PageProblem> {
+    if !journal.exists() {
         return Ok(0);
     }
-    if state.user.principal().is_none() {
-        let waiting = state.journal.with(|store| store.waiting())?;
-        return Ok(usize::try_from(waiting).unwrap_or(usize::MAX));
-    }
-    let now = Timestamp::now();
-    let waits = |call: &Summary| {
-        call.state == ApprovalState::Pending
-            && call.expires_at > now
-            && state.user.answers(call.actor_ref.as_deref())
-    };
-    let open = state.journal.with(|store| store.list(false))?;
-    Ok(open.iter().filter(|call| waits(call)).count())
+    let waiting = journal.with(|store| match user.principal() {
+        None => store.waiting(),
+        Some(own) => store.waiting_of(&own.approves),
+    })?;
+    Ok(usize::try_from(waiting).unwrap_or(usize::MAX))
 }
 
 /// A stream of server-sent events.

@@ -16,7 +16,7 @@ use super::view::{approvals, call, calls, principal, tools, workspaces};
 
 /// A form has arguments of a call at most, and a file in memory.
 const FORM_BYTES_MAX: usize = 4 << 20;
-const UPLOAD_BYTES_MAX: usize = 32 << 20;
+pub(crate) const UPLOAD_BYTES_MAX: usize = 32 << 20;
 const FIRST_PARTS: [&str; 7] = [
     "",
     "calls",

@@ -25,8 +25,6 @@ pub struct PagePrincipal {
     pub is_caller: bool,
     /// Callers whose questions it may answer, itself never among them.
     pub approves: Arc<[Arc<str>]>,
-    /// What it has and may use, in words.
-    pub facts: Vec<(&'static str, String)>,
 }
 
 impl PageUser {
@@ -54,9 +52,14 @@ impl PageUser {
         }
     }
 
-    /// `true` if it may see a question about a call of `actor`.
-    pub(crate) fn sees_question(&self, actor: Option<&str>) -> bool {
-        self.has_call(actor) || self.answers(actor)
+    /// Whose questions it may see: those that it may answer, and its own; `None` for all.
+    pub(crate) fn asked_by(&self) -> Option<Vec<Arc<str>>> {
+        let Self::Principal(own) = self else {
+            return None;
+        };
+        let mut callers = own.approves.to_vec();
+        callers.extend(own.is_caller.then(|| Arc::clone(&own.name)));
+        Some(callers).filter(|_| guard!("page_question"))
     }
 
     /// The end of an id names a call to the owner; to others it would tell of calls that are not theirs.
@@ -100,7 +103,7 @@ impl PageWorkspaces {
     pub(crate) fn open(&self, name: &str) -> Result<Workspace, PageProblem> {
         let unknown = || PageProblem::unknown("there is no workspace of this name");
         let name: WorkspaceName = name.parse().map_err(|_| unknown())?;
-        if self.only.as_ref().is_some_and(|only| *only != name) {
+        if self.only.as_ref().is_some_and(|only| *only != name) && guard!("page_workspace") {
             return Err(unknown());
         }
         Ok(self.all.open(&self.owner, &name)?)

@@ -1,8 +1,10 @@
 //! Calls that wait for an approval: they have not started, so the log has nothing of them yet.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use toolcell_journal::{CallQuery, CallSummary, Journal, StoreError, Summary};
-use toolcell_spec::{ApprovalState, Status, Timestamp};
+use toolcell_spec::{ApprovalState, InvocationId, Status, Timestamp};
 
 use crate::words::is_below;
 
@@ -43,7 +45,9 @@ pub fn add(
                 .as_deref()
                 .is_none_or(|tool| is_below(tool, &call.tool_id))
     };
-    let found = journal.with(|store| store.list(false))?;
+    let caller: Option<[Arc<str>; 1]> = query.caller.as_deref().map(|caller| [caller.into()]);
+    let callers = caller.as_ref().map(|caller| &caller[..]);
+    let found = journal.with(|store| store.list_of(false, callers))?;
     for call in found.into_iter().filter(waits) {
         let invocation_id = call.invocation_id.to_string();
         if calls
@@ -73,13 +77,21 @@ fn is_open(call: &Summary, now: Timestamp) -> bool {
     call.state == ApprovalState::Pending && call.expires_at > now
 }
 
-/// The one call whose id is, or ends in, `id`, and that has not started.
-pub fn record(journal: &Journal, id: &str) -> Result<Option<Value>, StoreError> {
+/// The one call whose id is, or ends in, `id`, that `caller` made, if one is named, and that has not started.
+pub fn record(
+    journal: &Journal,
+    id: &str,
+    caller: Option<&str>,
+) -> Result<Option<Value>, StoreError> {
     if !journal.exists() {
         return Ok(None);
     }
     let now = Timestamp::now();
     let kept = journal.with(|store| {
+        let whole: Option<InvocationId> = id.parse().ok();
+        if let (Some(whole), Some(caller)) = (whole, caller) {
+            return store.kept_of(whole, &[caller.into()]);
+        }
         let mut found = store.list(false)?;
         // One that was approved has no line in the log until it starts.
         let is_before_log = |call: &Summary| {

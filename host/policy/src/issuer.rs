@@ -76,7 +76,7 @@ pub struct JwtMatch {
 }
 
 impl JwtMatch {
-    /// `claims` are those of a verified token of `issuer`. A claim that is a list matches by each of its texts.
+    /// `claims` are of a verified token of `issuer`. A claim that is a list matches by each of its texts.
     pub fn matches(&self, issuer: &str, claims: &Map<String, Value>) -> bool {
         let has = |(name, texts): (&String, &Vec<String>)| match claims.get(name) {
             Some(Value::String(text)) => texts.contains(text),

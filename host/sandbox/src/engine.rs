@@ -103,7 +103,7 @@ pub(super) struct GuestEngine {
     scratch_dir: Arc<Path>,
 }
 
-/// Guests of each leave room for those of the others.
+/// Guests of each leave room for guests of the others.
 pub(super) struct Engines {
     pooled: GuestEngine,
     extended: GuestEngine,

@@ -28,7 +28,7 @@ pub struct ServerTools {
     pub principals: Principals,
     /// `None` if no access tokens are accepted.
     pub issuers: Option<TokenIssuers>,
-    /// `true` for those of a principal, which hears of no others.
+    /// `true` for the tools of a principal, which hears of no others.
     pub(super) is_narrowed: bool,
     pub(super) surface_reason: String,
     pub(super) since: Timestamp,

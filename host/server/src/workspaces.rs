@@ -27,7 +27,7 @@ const SWEEP: Duration = Duration::from_secs(10 * 60);
 /// Whose calls share a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkspaceSharing {
-    /// Those of one session of MCP; where there are no sessions, those of one caller.
+    /// The calls of one session of MCP; where there are no sessions, of one caller.
     Session,
     /// Those of one caller.
     Principal,
@@ -46,7 +46,7 @@ pub struct WorkspaceService {
 }
 
 impl WorkspaceService {
-    /// `settings` are those of new workspaces.
+    /// New workspaces get `settings`.
     pub fn new(
         workspaces: Workspaces,
         sharing: WorkspaceSharing,

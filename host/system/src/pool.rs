@@ -26,6 +26,8 @@ pub static STORE: PoolState = PoolState::new("store", 8, 4_096);
 /// Looks at watched files several times a second. Apart from the store, whose idle threads end and free the memory of
 /// large records.
 pub static WATCHED: PoolState = PoolState::new("watched", 1, 64);
+/// Views of the page, and looks for what changed there. Apart from the store, which calls wait for.
+pub static PAGE: PoolState = PoolState::new("page", 4, 256);
 /// Reads the resolver configuration; lookups need no thread.
 pub static NAMES: PoolState = PoolState::new("names", 2, 1_024);
 

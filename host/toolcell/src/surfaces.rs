@@ -27,6 +27,11 @@ impl Host {
         self.services().quotas.usage()
     }
 
+    /// What one caller uses now; `None` if it is not counted.
+    pub fn quotas_of(&self, caller: &str) -> Option<CallerQuotas> {
+        self.services().quotas.usage_of(caller)
+    }
+
     /// Writes down what callers have used of their quotas, before the process ends.
     pub fn close_quotas(&self) {
         self.services().quotas.close();

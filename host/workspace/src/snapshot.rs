@@ -172,7 +172,7 @@ impl Workspace {
         Ok(before.changes(&after))
     }
 
-    /// Makes the files those of the snapshot `id`, in one step. Returns what changed.
+    /// Puts the files of the snapshot `id` in place of the present ones, in one step. Returns what changed.
     ///
     /// # Errors
     ///

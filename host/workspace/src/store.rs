@@ -79,7 +79,7 @@ impl Workspaces {
         Ok(workspace)
     }
 
-    /// `settings` are those of a new workspace; one that exists keeps its own.
+    /// A new workspace gets `settings`; one that exists keeps its own.
     ///
     /// # Errors
     ///

@@ -150,7 +150,7 @@ fn one_connection_too_many_waits_for_its_turn_and_the_others_do_not_notice() {
 }
 
 #[test]
-fn a_principal_with_too_many_connections_is_told_after_a_while() {
+fn a_principal_with_too_many_requests_is_told_after_a_while() {
     let web = web(|limits| (limits.requests, limits.place_time) = (1, SOON));
     let _there = endless(&web);
     let refused = web.stateless(

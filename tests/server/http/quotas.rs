@@ -150,28 +150,29 @@ fn rested(web: &Web) -> TcpStream {
 
 #[test]
 fn idle_connections_of_who_has_most_make_room() {
-    let mut web = of_two(&["probe#invocation"], &["--max-requests=8"]);
-    let began = Instant::now();
-    // Each beyond the eighth takes the place of the longest idle one.
-    let idle: Vec<TcpStream> = (0..40).map(|_| rested(&web)).collect();
-    works(&web);
-    web.token = BERT.to_owned();
-    works(&web);
-    let his: Vec<TcpStream> = (0..4).map(|_| rested(&web)).collect();
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        began.elapsed()
+    let mut web = Web::embedded(
+        "probe",
+        HttpLimits {
+            requests: 6,
+            waiting: 2,
+            ..HttpLimits::default()
+        },
     );
-    // The kept ones are Bert's four, and no more of hers than there is room for.
+    let mut rested = |token: &str, count: usize| -> Vec<TcpStream> {
+        web.token = token.to_owned();
+        (0..count).map(|_| rested(&web)).collect()
+    };
+    let first = rested("", 8);
+    let next = rested("", 4);
     std::thread::sleep(Duration::from_millis(300));
     let is_open = |stream: &&TcpStream| {
         stream.set_nonblocking(true).unwrap();
         stream.peek(&mut [0]).is_err()
     };
-    assert_eq!(his.iter().filter(is_open).count(), 4);
-    let hers = idle.iter().filter(is_open).count();
-    assert!(hers <= 4, "{hers} of hers are open");
+    // The longest idle ones are closed.
+    assert_eq!(first.iter().filter(is_open).count(), 4);
+    assert_eq!(next.iter().filter(is_open).count(), 4);
+    assert!(first.iter().take(4).all(|stream| !is_open(&stream)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The cost of a call, against that of wasmtime alone in the same rounds.
+//! The cost of a call, beside bare wasmtime's in the same rounds.
 //!
 //! `cargo bench --bench call` prints everything, `cargo bench --bench call -- warm cancel` some of it. Times depend on
 //! the machine and its load: quote the ratios. No benchmark fails for being slow.

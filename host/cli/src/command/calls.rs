@@ -176,7 +176,7 @@ impl Show {
             None => latest(&log)?,
         };
         let record = match log.record(&id)? {
-            None => waiting::record(&journal(&home), &id)?,
+            None => waiting::record(&journal(&home), &id, None)?,
             found => found,
         };
         let unknown = || {

@@ -66,7 +66,7 @@ enum Action {
         /// Name of the snapshot [default: s1, s2 and so on]
         id: Option<SnapshotId>,
     },
-    /// Make the files those of a snapshot
+    /// Put a snapshot's files in place of the present ones
     Restore { name: WorkspaceName, id: SnapshotId },
     /// Make a new workspace with the files of another, without its snapshots
     Fork {

@@ -111,7 +111,7 @@ impl MemoryBudget {
         })
     }
 
-    /// Pieces, and those of the reserve if it needs more than there are.
+    /// Pieces, and pieces of the reserve if it needs more than there are.
     fn parts(&self, bytes: u64) -> (u32, u32) {
         let share = self.share(bytes);
         let part = share.min(self.total - self.reserved);

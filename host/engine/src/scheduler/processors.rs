@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use toolcell_system::BoxFuture;
 
 /// A caller is at work for so long after its latest step.
-const AT_WORK: Duration = Duration::from_secs(1);
+const AT_WORK: Duration = Duration::from_millis(100);
 
 /// Of this process.
 static PROCESSORS: LazyLock<Processors> =
@@ -173,10 +173,12 @@ impl Processors {
         }
         match place.and_then(|place| steps.waiting.get_mut(place)) {
             Some((_, before)) => before.clone_from(waker),
-            None => steps.waiting.push_back((next, waker.clone())),
-        }
-        if place.is_none() {
-            *ticket = Some(next);
+            None => {
+                // One that was woken, and that another came before, keeps its turn.
+                let own = *ticket.get_or_insert(next);
+                let at = steps.waiting.partition_point(|(waiting, _)| *waiting < own);
+                steps.waiting.insert(at, (own, waker.clone()));
+            }
         }
         false
     }

@@ -142,6 +142,14 @@ impl Quotas {
         all
     }
 
+    /// What one caller uses; `None` if it is not counted.
+    pub fn usage_of(&self, caller: &str) -> Option<CallerQuotas> {
+        let mut state = self.state();
+        state.turn(now());
+        let is_known = state.quotas.contains_key(caller);
+        is_known.then(|| state.usage(caller))
+    }
+
     /// Counts a call that begins; `None` for a caller that is not counted.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Places that callers share: each has a guaranteed part, and busy ones borrow what others leave idle.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -164,12 +164,6 @@ impl SharedPlaces {
         self.0.total - self.state().free
     }
 
-    pub fn taken_by(&self, caller: &str) -> usize {
-        let state = self.state();
-        let queue = state.callers.get(state.shares.known(Some(caller)));
-        queue.map_or(0, |queue| queue.taken)
-    }
-
     pub fn total(&self) -> usize {
         self.0.total
     }
@@ -183,22 +177,6 @@ impl SharedPlaces {
             .get(state.shares.known(caller))
             .map_or(0, taken);
         state.shares.is_common || taken < state.shares.guaranteed
-    }
-
-    /// `true` if the caller has more than is guaranteed to it.
-    pub fn borrows(&self, caller: &str) -> bool {
-        let state = self.state();
-        let queue = state.callers.get(state.shares.known(Some(caller)));
-        queue.is_some_and(|queue| queue.taken > state.shares.guaranteed)
-    }
-
-    /// The callers that have more than is guaranteed to them.
-    pub fn borrowers(&self) -> HashSet<Arc<str>> {
-        let state = self.state();
-        let guaranteed = state.shares.guaranteed;
-        let all = state.callers.iter();
-        let borrow = all.filter(|(_, queue)| queue.taken > guaranteed);
-        borrow.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     /// `None` if none is free for the caller, or another call of it waits.
@@ -364,11 +342,9 @@ mod tests {
         places.divide(2);
         let hers: Vec<_> = std::iter::from_fn(|| places.try_take(Some("anna"))).collect();
         assert_eq!(hers.len(), 7, "one is kept for another");
-        assert_eq!(places.borrowers().len(), 1);
         assert!(places.is_owed(Some("bert")) && places.try_take(Some("bert")).is_some());
         places.divide(1);
         drop(hers);
-        assert!(places.borrowers().is_empty());
         assert_eq!(places.taken(), 0);
     }
 

@@ -242,19 +242,26 @@ fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSumma
         Some((_, Some(prefix))) => (None, Some(prefix)),
         Some((tool, None)) => (Some(tool), None),
     };
-    let sql = "SELECT id, tool_id, status, error_class, error_code, caller, session, created_at, ended_at - created_at \
+    // An index counts only for a condition that is not an alternative.
+    let caller = match &query.caller {
+        Some(_) => "caller = ?4",
+        None => "?4 IS NULL",
+    };
+    let sql = format!(
+        "SELECT id, tool_id, status, error_class, error_code, caller, session, created_at, ended_at - created_at \
                FROM calls \
                WHERE (?1 IS NULL OR tool_id = ?1 OR substr(tool_id, 1, length(?1) + 1) = ?1 || '.') \
                AND (?2 IS NULL OR substr(tool_id, 1, length(?2)) = ?2) \
-               AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR caller = ?4) AND (?5 IS NULL OR created_at >= ?5) \
+               AND (?3 IS NULL OR status = ?3) AND {caller} AND (?5 IS NULL OR created_at >= ?5) \
                AND (?6 IS NULL OR session = ?6) AND (?7 IS NULL OR (created_at, id) < (?7, ?8)) \
                AND (?9 IS NULL OR instr(lower(id || ' ' || tool_id || ' ' || ifnull(caller, '') || ' ' || \
                ifnull(session, '') || ' ' || ifnull(error_code, '')), lower(?9))) \
-               ORDER BY created_at DESC, id DESC LIMIT ?10";
+               ORDER BY created_at DESC, id DESC LIMIT ?10"
+    );
     let status = query.status.map(Status::as_str);
     let since = query.since.map(Timestamp::unix_millis);
     let before = query.before.as_ref();
-    let mut calls = index.prepare(sql)?;
+    let mut calls = index.prepare(&sql)?;
     let parameters = params![
         exact,
         prefix,

@@ -1,8 +1,11 @@
+use std::sync::Arc;
+
 use rusqlite::{Connection, Transaction, params};
 
 use crate::database::change;
 use toolcell_spec::{CallRecord, InvocationId, Timestamp, ToolInvocation};
 
+use super::read::names;
 use super::retention::{STORE_BYTES_MAX, forget_old, make_room};
 use super::{ApprovalRequest, History, Store, StoreError, WAITING_MAX, entry};
 
@@ -10,6 +13,15 @@ impl Store {
     /// The number of questions that are open.
     pub fn waiting(&self) -> Result<u32, StoreError> {
         waiting(&self.connection, Timestamp::now())
+    }
+
+    /// The number of open questions about calls of `callers`.
+    pub fn waiting_of(&self, callers: &[Arc<str>]) -> Result<u32, StoreError> {
+        let sql = "SELECT count(*) FROM approvals WHERE state = 'pending' AND expires_at > ?1
+                   AND actor IN (SELECT value FROM json_each(?2))";
+        let parameters = params![Timestamp::now().unix_millis(), names(callers)];
+        let count = self.connection.query_row(sql, parameters, |row| row.get(0));
+        Ok(count?)
     }
 
     /// On disk when this returns.

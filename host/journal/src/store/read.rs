@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 
@@ -49,25 +51,38 @@ impl Store {
         }))
     }
 
-    /// [`Self::kept`] if the call is that of `caller`; of another one, nothing is opened.
+    /// [`Self::kept`] if one of `callers` made the call; of another one, nothing is opened.
     pub fn kept_of(
         &mut self,
         id: InvocationId,
-        caller: &str,
+        callers: &[Arc<str>],
     ) -> Result<Option<StoredApproval>, StoreError> {
-        let own = "SELECT count(*) FROM approvals WHERE invocation = ?1 AND actor = ?2";
-        let own: u32 =
-            (self.connection).query_row(own, params![id.to_string(), caller], |row| row.get(0))?;
+        let own = "SELECT count(*) FROM approvals
+                   WHERE invocation = ?1 AND actor IN (SELECT value FROM json_each(?2))";
+        let parameters = params![id.to_string(), names(callers)];
+        let own: u32 = (self.connection).query_row(own, parameters, |row| row.get(0))?;
         if own == 0 { Ok(None) } else { self.kept(id) }
     }
 
     /// The newest first: pending, approved or claimed, or `all`.
     pub fn list(&mut self, all: bool) -> Result<Vec<Summary>, StoreError> {
-        let ids = self.ids(
-            "SELECT invocation FROM approvals WHERE ?1 OR state IN ('pending', 'approved', 'running')
-             ORDER BY invocation DESC LIMIT ?2",
-            params![all, LIST_MAX],
+        self.list_of(all, None)
+    }
+
+    /// [`Self::list`], of calls that `callers` made. Of many, those that wait come before others that have ended.
+    pub fn list_of(
+        &mut self,
+        all: bool,
+        callers: Option<&[Arc<str>]>,
+    ) -> Result<Vec<Summary>, StoreError> {
+        let mut ids = self.ids(
+            "SELECT invocation FROM approvals
+             WHERE (?1 OR state IN ('pending', 'approved', 'running'))
+               AND (?2 IS NULL OR actor IN (SELECT value FROM json_each(?2)))
+             ORDER BY state = 'pending' DESC, invocation DESC LIMIT ?3",
+            params![all, callers.map(names), LIST_MAX],
         )?;
+        ids.sort_unstable_by(|one, other| other.cmp(one));
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
             let Some(Standing {
@@ -119,6 +134,12 @@ impl Store {
         })
         .collect()
     }
+}
+
+/// As a JSON array.
+pub(super) fn names(callers: &[Arc<str>]) -> String {
+    let names: Vec<&str> = callers.iter().map(|caller| &**caller).collect();
+    serde_json::json!(names).to_string()
 }
 
 pub(super) fn call(

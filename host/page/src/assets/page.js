@@ -117,7 +117,9 @@ function take(change) {
 
 /** One of the open pages hears the program, and tells the others: a browser has few connections to a host. */
 function follow() {
-  const others = new BroadcastChannel("changes");
+  // Two servers can have an origin in common.
+  const name = `changes ${new URL(".", import.meta.url).pathname}`;
+  const others = new BroadcastChannel(name);
   others.onmessage = (message) => take(message.data);
   const hear = () => {
     const changes = new EventSource(new URL("changes", import.meta.url));
@@ -139,7 +141,7 @@ function follow() {
     return new Promise(() => {});
   };
   say("Live");
-  void navigator.locks.request("changes", hear);
+  void navigator.locks.request(name, hear);
 }
 
 function offerCopies() {

@@ -253,6 +253,10 @@ impl PageActions for Program {
         Some(&self.grants)
     }
 
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     fn commands(&self) -> Option<&dyn PageCommands> {
         Some(self)
     }

@@ -18,6 +18,7 @@ use toolcell_workspace::{WorkspaceOwner, Workspaces};
 use super::access::Access;
 use super::gate::{InspectState, router};
 use super::program::Program;
+use crate::route::UPLOAD_BYTES_MAX;
 use crate::{LiveChanges, PageState, PageUser, PageWorkspaces};
 
 /// A browser opens six to a host; more only wait.
@@ -55,6 +56,7 @@ impl InspectPage {
             journal: Journal::new(home.journal(), home.journal_key()),
             payloads: PayloadStore::new(home.payloads()),
             workspaces: Some(workspaces),
+            upload_bytes_max: UPLOAD_BYTES_MAX,
             actions: Arc::new(program),
             changes: Arc::new(LiveChanges::default()),
         };

@@ -26,8 +26,8 @@ pub(crate) async fn list(OwnPage(state): OwnPage) -> Result<Response, PageProble
     let work = |state: &PageState| {
         let mut known = Vec::new();
         if state.journal.exists() {
-            known = state.journal.with(|store| store.list(true))?;
-            known.retain(|call| state.user.sees_question(call.actor_ref.as_deref()));
+            let callers = state.user.asked_by();
+            known = (state.journal).with(|store| store.list_of(true, callers.as_deref()))?;
         }
         let now = Timestamp::now();
         let is_open =
@@ -77,10 +77,12 @@ fn find(state: &PageState, id: &str) -> Result<StoredApproval, PageProblem> {
     if !state.journal.exists() {
         return Err(unknown());
     }
-    let kept = state.journal.with(|store| store.kept(id))?;
-    let is_shown =
-        |kept: &StoredApproval| state.user.sees_question(kept.approval.actor_ref.as_deref());
-    kept.filter(is_shown).ok_or_else(unknown)
+    let callers = state.user.asked_by();
+    let kept = state.journal.with(|store| match &callers {
+        Some(callers) => store.kept_of(id, callers),
+        None => store.kept(id),
+    })?;
+    kept.ok_or_else(unknown)
 }
 
 /// As they may be shown.
@@ -159,6 +161,7 @@ fn form(state: &PageState, kept: &StoredApproval, id: &str) -> Markup {
                 (block(&shown, &whole))
                 p class="note" {
                     @if is_hidden { "Some of them are hidden, so they cannot be edited here." }
+                    @else if state.user.principal().is_some() { "They are too long to be edited here." }
                     @else { "They are too long to be edited here: " code { "toolcell approvals approve --edit" } " takes others." }
                 }
             }

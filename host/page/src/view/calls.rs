@@ -116,7 +116,7 @@ fn body(filters: &CallFilters, calls: &[CallSummary], evicted: u64) -> Markup {
         section id="content" data-live="calls" {
             @if shown.is_empty() {
                 p class="empty" {
-                    @if filters.is_empty() { "No call is on record yet: " code { "toolcell call" } " makes one." }
+                    @if filters.is_empty() { "No call is on record yet." }
                     @else { "No call matches. " a href="/" { "Show all calls" } }
                 }
             } @else { (table(shown)) }

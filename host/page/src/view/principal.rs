@@ -11,7 +11,7 @@ use crate::{OwnPage, PagePrincipal, PageState};
 
 pub(crate) async fn show(OwnPage(state): OwnPage) -> Result<Response, PageProblem> {
     let body = match (state.user.principal(), state.actions.commands()) {
-        (Some(own), _) => of_one(own),
+        (Some(own), _) => of_one(own, &state.actions.facts()),
         (None, Some(commands)) => of_all(&commands.principals().await?),
         (None, None) => return Err(PageProblem::unknown("there is nothing here")),
     };
@@ -19,12 +19,12 @@ pub(crate) async fn show(OwnPage(state): OwnPage) -> Result<Response, PageProble
     state.aside(shown).await
 }
 
-fn of_one(own: &PagePrincipal) -> Markup {
+fn of_one(own: &PagePrincipal, facts: &[(&str, String)]) -> Markup {
     html! {
         h1 { "Principal " span class="said" { (line(&own.name)) } }
         section id="content" data-live="principal" {
             dl class="facts" {
-                @for (name, value) in &own.facts { (fact(name, &html! { span class="said" { (line(value)) } })) }
+                @for (name, value) in facts { (fact(name, &html! { span class="said" { (line(value)) } })) }
             }
         }
     }

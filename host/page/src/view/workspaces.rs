@@ -68,7 +68,11 @@ pub(crate) async fn list(OwnPage(state): OwnPage) -> Result<Response, PageProble
         let body = html! {
             h1 { "Workspaces" }
             @if infos.is_empty() {
-                p class="empty" { "There is no workspace: " code { "toolcell call --workspace=NAME" } " makes one." }
+                p class="empty" {
+                    "There is no workspace"
+                    @if state.user.principal().is_none() { ": " code { "toolcell call --workspace=NAME" } " makes one" }
+                    "."
+                }
             } @else {
                 div class="scroll" tabindex="0" {
                     table {
@@ -80,7 +84,7 @@ pub(crate) async fn list(OwnPage(state): OwnPage) -> Result<Response, PageProble
         };
         state.page("Workspaces", Place::Workspaces, &body)
     };
-    state.aside(work).await
+    state.with_files(work).await
 }
 
 fn row(name: &str, info: Option<&WorkspaceInfo>) -> Markup {
@@ -116,12 +120,12 @@ pub(crate) async fn show(
                 (fact("Used", &html! { (moment(&info.used_at.to_string())) }))
             }
             (tree(&base, &files))
-            (upload_form(&base))
+            (upload_form(state, &base))
             (snapshot_list(&base, &snapshots))
         };
         state.page(&name, Place::Workspaces, &body)
     };
-    state.aside(work).await
+    state.with_files(work).await
 }
 
 fn tree(base: &str, files: &[FileInfo]) -> Markup {
@@ -142,13 +146,17 @@ fn tree(base: &str, files: &[FileInfo]) -> Markup {
     }
 }
 
-fn upload_form(base: &str) -> Markup {
+fn upload_form(state: &PageState, base: &str) -> Markup {
     html! {
         form class="upload" method="post" action={ (base) "/upload" } enctype="multipart/form-data" data-drop {
             label { "Files to add" input type="file" name="file" multiple required; }
             label { "Folder" input name="folder" autocomplete="off" placeholder="the top"; }
             button { "Upload" }
-            p class="note" { "At most 32 MiB at once; " code { "toolcell workspace put" } " takes more." }
+            p class="note" {
+                "At most " (state.upload_bytes_max >> 20) " MiB at once"
+                @if state.user.principal().is_none() { "; " code { "toolcell workspace put" } " takes more" }
+                "."
+            }
         }
     }
 }
@@ -199,7 +207,7 @@ pub(crate) async fn download(
         let (file, size) = workspace.open_file(&lease, &path)?;
         Ok(for_download(file, size))
     };
-    state.aside(work).await
+    state.with_files(work).await
 }
 
 /// An image of a known type, or text; nothing of it runs.
@@ -227,7 +235,7 @@ pub(crate) async fn preview(
         };
         state.page(&path, Place::Workspaces, &body)
     };
-    state.aside(work).await
+    state.with_files(work).await
 }
 
 pub(crate) async fn diff(
@@ -247,7 +255,7 @@ pub(crate) async fn diff(
         };
         state.page("Changes", Place::Workspaces, &body)
     };
-    state.aside(work).await
+    state.with_files(work).await
 }
 
 fn changed(changes: &ChangeList) -> Markup {
@@ -315,7 +323,7 @@ pub(crate) async fn upload(
         }
         Ok(())
     };
-    state.aside(work).await?;
+    state.with_files(work).await?;
     see(&to)
 }
 
@@ -328,7 +336,7 @@ pub(crate) async fn snapshot(
         let (workspace, lease) = open(state, &name, Access::Write)?;
         Ok(workspace.snapshot(&lease, None)?)
     };
-    state.aside(work).await?;
+    state.with_files(work).await?;
     see(&to)
 }
 
@@ -343,6 +351,6 @@ pub(crate) async fn restore(
         let (workspace, lease) = open(state, &name, Access::Write)?;
         Ok(workspace.restore(&lease, &id)?)
     };
-    state.aside(work).await?;
+    state.with_files(work).await?;
     see(&to)
 }

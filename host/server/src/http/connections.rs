@@ -100,14 +100,16 @@ impl<T> Crowd<T> {
 }
 
 impl Crowd<Arc<str>> {
-    /// Whose most are.
+    /// Whose most are; of several, who has the oldest.
     fn most(&self) -> Option<Arc<str>> {
         let mut counts = HashMap::<&Arc<str>, usize>::new();
         for (whose, _) in self.there.values() {
             *counts.entry(whose).or_default() += 1;
         }
-        let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        most.map(|(whose, _)| Arc::clone(whose))
+        let most = counts.values().max().copied();
+        let mut all = self.there.values().map(|(whose, _)| whose);
+        let first = all.find(|whose| counts.get(whose).copied() == most);
+        first.map(Arc::clone)
     }
 }
 
@@ -147,7 +149,8 @@ impl Connections {
             room: Notify::new(),
             busy: SharedPlaces::new(limits.requests as usize, principals),
             idle: Crowd::new(),
-            idle_max: limits.requests as usize,
+            // All that were at work can rest at once: a client may be about to use the one that is closed.
+            idle_max: limits.requests.saturating_add(limits.waiting) as usize,
             waiting: SharedPlaces::new(limits.waiting as usize, principals),
             wait: limits.place_time,
             counts: ConnectionCounts::default(),
@@ -214,9 +217,9 @@ impl Connections {
         self.waiting.divide(principals);
     }
 
-    /// Waits until each authenticated request is answered.
+    /// Waits until no authenticated connection is left: one without a request may still have bytes to send.
     pub(super) async fn end(&self) {
-        while self.busy.taken() > 0 {
+        while self.busy.taken() > 0 || !self.idle.lock().there.is_empty() {
             tokio::time::sleep(END_STEP).await;
         }
     }
@@ -307,12 +310,12 @@ impl ClientConnection {
         };
         count(&counts.refused, place.is_none());
         *self.busy.lock() = Some(place.ok_or(PlacesTaken)?);
+        self.leave_idle();
         self.waits.lock().take();
         Ok(())
     }
 
-    /// A request begins.
-    pub(super) fn works(&self) {
+    fn leave_idle(&self) {
         let id = self.rests.lock().take();
         if let Some(id) = id {
             self.connections.idle.lock().there.remove(&id);
@@ -323,15 +326,19 @@ impl ClientConnection {
     pub(super) fn rests(&self) {
         self.busy.lock().take();
         let principal = self.principal.lock().clone();
-        if let Some(principal) = principal {
-            let id = self.connections.rest(&principal, self.leave.clone());
-            *self.rests.lock() = Some(id);
+        let mut rests = self.rests.lock();
+        // A request without a token leaves it among the idle ones, so that it is counted.
+        if let Some(principal) = principal
+            && rests.is_none()
+            && !self.leave.is_cancelled()
+        {
+            *rests = Some(self.connections.rest(&principal, self.leave.clone()));
         }
     }
 
     /// Gives the place back: only the connection's end is left.
     pub(super) fn is_over(&self) {
-        self.works();
+        self.leave_idle();
         self.busy.lock().take();
         self.is_no_stranger();
     }
@@ -356,7 +363,7 @@ fn count(counter: &AtomicU64, happened: bool) {
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        self.works();
+        self.leave_idle();
         self.is_no_stranger();
     }
 }

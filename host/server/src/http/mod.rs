@@ -306,8 +306,9 @@ async fn speak(
             }
         }
     }
-    connection.is_over();
+    // Drops what is in flight, which rests then.
     let stream = http.into_parts().io.into_inner();
+    connection.is_over();
     let is_amid_head = stream.is_amid_head();
     let awaits_head = stream.awaits_head();
     let stream = stream.into_inner();

@@ -15,7 +15,8 @@ const LIFE: Duration = Duration::from_secs(12 * 60 * 60);
 const SESSIONS_MAX: usize = 8;
 
 pub(super) struct PageSessions {
-    /// A cookie belongs to all ports of a host, so its name has the port.
+    /// A cookie belongs to all ports of a host, so its name has the port. Its prefix keeps other hosts and plain HTTP from
+    /// setting it, where a browser allows that.
     cookie: String,
     /// Where a browser sends the cookie, and whether over TLS alone.
     path: String,
@@ -34,10 +35,17 @@ pub(super) struct PageSession {
 
 impl PageSessions {
     pub(super) fn new(port: u16, public: Option<&PublicUrl>) -> Self {
+        let path = public.map(PublicUrl::path).filter(|path| !path.is_empty());
+        let is_secure = public.is_some_and(|url| url.origin().starts_with("https:"));
+        let prefix = match (is_secure, path) {
+            (true, None) => "__Host-",
+            (true, Some(_)) => "__Secure-",
+            (false, _) => "",
+        };
         Self {
-            cookie: format!("toolcell-page-{port}"),
-            path: format!("{}/", public.map_or("", PublicUrl::path)),
-            is_secure: public.is_some_and(|url| url.origin().starts_with("https:")),
+            cookie: format!("{prefix}toolcell-page-{port}"),
+            path: path.unwrap_or("/").to_owned(),
+            is_secure,
             sessions: Mutex::default(),
         }
     }
@@ -45,14 +53,17 @@ impl PageSessions {
     /// The cookie of a new session; `None` if the system gives no random numbers.
     pub(super) fn begin(&self, token: &str, principal: &Arc<str>) -> Option<HeaderValue> {
         let value = secret().ok()?;
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|_, known| known.begun.elapsed() < LIFE);
+        // All browsers of a principal hear the same.
+        let mut all = sessions.values();
+        let first = all.find(|known| known.principal == *principal);
         let session = PageSession {
             token: token.into(),
             principal: Arc::clone(principal),
-            changes: Arc::default(),
+            changes: first.map_or_else(Arc::default, |known| Arc::clone(&known.changes)),
             begun: Instant::now(),
         };
-        let mut sessions = self.sessions.lock();
-        sessions.retain(|_, known| known.begun.elapsed() < LIFE);
         let own = sessions
             .iter()
             .filter(|(_, known)| known.principal == *principal);
@@ -66,13 +77,14 @@ impl PageSessions {
         session_cookie(&self.cookie, &value, &self.path, self.is_secure)
     }
 
-    /// The session of a request.
+    /// The session of a request. A second cookie of the name is by somebody else.
     pub(super) fn find(&self, headers: &HeaderMap) -> Option<PageSession> {
+        let mut values = cookies(headers, &self.cookie);
+        let only = values.next().filter(|_| values.next().is_none())?;
         let sessions = self.sessions.lock();
-        let mut found = cookies(headers, &self.cookie)
-            .filter_map(|value| sessions.get(&blake3::hash(value.as_bytes())));
+        let found = sessions.get(&blake3::hash(only.as_bytes()));
         found
-            .find(|session| session.begun.elapsed() < LIFE)
+            .filter(|session| session.begun.elapsed() < LIFE)
             .cloned()
     }
 

@@ -112,7 +112,6 @@ impl ConnectionState {
 
     pub(super) fn opens(self: Arc<Self>) -> OpenRequest {
         self.open.fetch_add(1, Ordering::Relaxed);
-        self.connection.works();
         OpenRequest(self)
     }
 

@@ -88,7 +88,7 @@ impl Server {
             None if tasks.store.approvals.exists() => {
                 let owner = owner.clone();
                 let kept = tasks.approvals(move |store| match owner {
-                    Some(owner) => store.kept_of(id, &owner),
+                    Some(owner) => store.kept_of(id, &[owner.into()]),
                     None => store.kept(id),
                 });
                 match kept.await? {
@@ -137,7 +137,9 @@ impl Server {
         let Some(tasks) = self.with_approvals() else {
             return Ok(Vec::new());
         };
-        let mut found = tasks.approvals(|store| store.list(false)).await?;
+        let own = asked_by(callers);
+        let found = tasks.approvals(move |store| store.list_of(false, own.as_deref()));
+        let mut found = found.await?;
         found.retain(|summary| is_of(summary.actor_ref.as_deref(), callers));
         Ok(found)
     }
@@ -151,7 +153,12 @@ impl Server {
         let Some(tasks) = self.with_approvals() else {
             return Ok(None);
         };
-        let kept = tasks.approvals(move |store| store.kept(id)).await?;
+        let own = asked_by(callers);
+        let kept = tasks.approvals(move |store| match own {
+            Some(own) => store.kept_of(id, &own),
+            None => store.kept(id),
+        });
+        let kept = kept.await?;
         Ok(kept.filter(|kept| is_of(kept.approval.actor_ref.as_deref(), callers)))
     }
 
@@ -198,6 +205,11 @@ impl Tasks {
         };
         Ok(read.map_err(busy)??)
     }
+}
+
+/// Whose questions the store looks for.
+fn asked_by(callers: &[Arc<str>]) -> Option<Vec<Arc<str>>> {
+    guard!("question_owner").then(|| callers.to_vec())
 }
 
 fn is_of(actor: Option<&str>, callers: &[Arc<str>]) -> bool {

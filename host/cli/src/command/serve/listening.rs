@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 use toolcell_server::HttpListener;
 
@@ -174,7 +173,7 @@ pub(super) fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
 /// Nobody can connect before the file has `mode`. Must be called within a runtime.
 pub(super) fn listen_in(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     // Of two servers that start at once, each would take the other's socket, which does not listen yet, for a stale one.
-    let _alone = lock_folder(path)?;
+    let _alone = lock_folder(path);
     remove_stale(path)?;
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
@@ -187,23 +186,18 @@ pub(super) fn listen_in(path: &Path, mode: u32) -> io::Result<(UnixListener, Soc
     Ok((socket.listen(BACKLOG)?, file))
 }
 
-/// Until it is closed, no other server begins to listen in the folder.
-fn lock_folder(path: &Path) -> io::Result<File> {
-    let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
+/// Until it is closed, no other server begins to listen in the folder. `None` if others keep it locked, or it cannot be read:
+/// that must not keep a server from starting.
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = File::open(path.parent()?).ok()?;
     let began = Instant::now();
-    loop {
-        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(folder),
-            Err(Errno::WOULDBLOCK) if began.elapsed() < LOCK_TIME => {
-                std::thread::sleep(LOCK_STEP);
-            }
-            Err(Errno::WOULDBLOCK) => {
-                let why = "another program has locked its folder";
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
-            }
-            Err(error) => return Err(error.into()),
+    while flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if began.elapsed() >= LOCK_TIME {
+            return None;
         }
+        std::thread::sleep(LOCK_STEP);
     }
+    Some(folder)
 }
 
 /// Removes the socket of a server that was killed. Fails if one listens there, and for any other file.

@@ -6,26 +6,26 @@ use toolcell_config::GivenServerLimits;
 
 use super::options::http_limits;
 
-/// The log, the tools, and what calls read and write.
-const BESIDE: u64 = 128;
+/// The log, the tools, and what calls read and write; and connections that are being closed.
+const BESIDE: u64 = 128 + 256;
 
 /// Raises the limit of this process to what it may have if the limits of the server need that. Returns why that is not
 /// enough.
 pub(super) fn provide(given: &GivenServerLimits) -> Option<String> {
     let limits = http_limits(given);
     let calls = given.max_calls.unwrap_or(HostBuilder::CALLS_AT_ONCE);
+    let at_work = u64::from(limits.requests) + u64::from(limits.waiting);
     // As many as are at work may be idle.
-    let busy = limits.requests;
-    let connections = [busy, busy, limits.waiting, limits.strangers];
-    let connections = connections.map(u64::from).iter().sum::<u64>();
-    let needed = connections + u64::from(calls) + BESIDE;
+    let connections = 2 * at_work + u64::from(limits.strangers);
+    // A quarter of all is for connections that have not spoken yet.
+    let needed = (connections + u64::from(calls) + BESIDE) * 4 / 3;
     let suffices = |limit: &Rlimit| limit.current.is_none_or(|files| files >= needed);
     let before = getrlimit(Resource::Nofile);
     if suffices(&before) {
         return None;
     }
     let raised = Rlimit {
-        current: before.maximum,
+        current: Some(before.maximum.map_or(needed, |most| most.min(needed))),
         maximum: before.maximum,
     };
     let _ = setrlimit(Resource::Nofile, raised);

@@ -34,13 +34,15 @@ pub(super) fn find(state: &PageState, id: &str) -> Result<Value, PageProblem> {
     if !state.user.names_call(id) {
         return Err(unknown());
     }
-    let mut record = state.log.record(id)?;
+    let caller = state.user.caller();
+    let logged = || state.log.record_of(id, caller.as_deref());
+    let mut record = logged()?;
     if record.is_none() {
-        record = waiting::record(&state.journal, id)?;
+        record = waiting::record(&state.journal, id, caller.as_deref())?;
     }
     if record.is_none() {
         // It may have started meanwhile.
-        record = state.log.record(id)?;
+        record = logged()?;
     }
     let actor = |record: &Value| {
         let actor = record.pointer("/invocation/actor_ref");

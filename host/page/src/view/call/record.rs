@@ -29,7 +29,11 @@ pub(super) fn head(state: &PageState, invocation: &Value) -> Markup {
         let other = invocation.get(name).and_then(Value::as_str);
         other.map(|other| html! { a href={ "/calls/" (in_url(other)) } { (line(other)) } })
     };
-    let waits = status == "awaiting_approval" && state.journal.exists();
+    let waits = status == "awaiting_approval"
+        && state.journal.exists()
+        && state
+            .user
+            .answers(invocation.get("actor_ref").and_then(Value::as_str));
     html! {
         dl class="facts" {
             (fact("Status", &html! { (badge(status)) @if !took.is_empty() { " after " (took) } }))

@@ -15,6 +15,7 @@ use toolcell_spec::{Input, InvocationId, LoadingState};
 
 use crate::call::name_too_long;
 use crate::http::problem::Problem;
+use crate::http::route::BODY_BYTES_MAX;
 
 use super::answer::RequestApprover;
 use super::calls::too_many_open;
@@ -46,19 +47,11 @@ impl Api {
             TokenRole::Engine(_) => return None,
         };
         let approver = RequestApprover::new(shared, role);
-        let mut user = PagePrincipal {
+        let user = PagePrincipal {
             name: Arc::clone(name),
             is_caller: caller.is_some(),
             approves: approver.map_or_else(|_| Arc::default(), |approver| approver.callers),
-            facts: Vec::new(),
         };
-        if let Some(caller) = caller {
-            user.facts = shared.facts(caller);
-        }
-        if !user.approves.is_empty() {
-            let callers = user.approves.join(", ");
-            user.facts.push(("Answers questions of", callers));
-        }
         let workspaces = caller.and_then(|caller| {
             let (service, owner) = shared.workspaces(caller).ok()?;
             Some(service.page(owner))
@@ -69,47 +62,13 @@ impl Api {
             journal: store.approvals.clone(),
             payloads: store.payloads.clone(),
             workspaces,
+            upload_bytes_max: BODY_BYTES_MAX,
             actions: Arc::new(ApiActions {
                 shared: Arc::clone(shared),
                 role: role.clone(),
             }),
             changes,
         })
-    }
-}
-
-impl ApiState {
-    /// What a caller has and may use.
-    fn facts(&self, caller: &ApiCaller) -> Vec<(&'static str, String)> {
-        let offering = caller.offering(&self.server);
-        let limits = &offering.tools.limits;
-        let grants: Vec<&str> = offering.tools.grants.rules().collect();
-        let granted = if grants.is_empty() {
-            "nothing".to_owned()
-        } else {
-            grants.join(", ")
-        };
-        let quotas = offering.tools.host.quotas();
-        let quotas = quotas
-            .iter()
-            .filter(|used| *used.caller == **caller.name())
-            .flat_map(|used| &used.quotas);
-        let timeout = limits.wall.as_secs_f64();
-        let memory = limits.memory_bytes >> 20;
-        let mut facts = vec![
-            ("Tools", offering.offers.offered().count().to_string()),
-            ("Grants", granted),
-            (
-                "Limits of a call",
-                format!("{timeout} s, {memory} MiB of memory"),
-            ),
-        ];
-        facts.extend(quotas.map(|quota| {
-            let name = quota.name.replace('_', " ");
-            let used = (quota.used * 10.0).round() / 10.0;
-            ("Quota", format!("{name}: {used} of {}", quota.limit))
-        }));
-        facts
     }
 }
 
@@ -124,6 +83,35 @@ impl ApiActions {
             TokenRole::Caller(caller) => Ok(caller),
             _ => Err(PageProblem::unknown("an approver has no tools")),
         }
+    }
+
+    /// What a caller has and may use.
+    fn of_caller(&self, caller: &ApiCaller) -> Vec<(&'static str, String)> {
+        let offering = caller.offering(&self.shared.server);
+        let limits = &offering.tools.limits;
+        let grants: Vec<&str> = offering.tools.grants.rules().collect();
+        let granted = if grants.is_empty() {
+            "nothing".to_owned()
+        } else {
+            grants.join(", ")
+        };
+        let used = offering.tools.host.quotas_of(caller.name());
+        let timeout = limits.wall.as_secs_f64();
+        let memory = limits.memory_bytes >> 20;
+        let mut facts = vec![
+            ("Tools", offering.offers.offered().count().to_string()),
+            ("Grants", granted),
+            (
+                "Limits of a call",
+                format!("{timeout} s, {memory} MiB of memory"),
+            ),
+        ];
+        facts.extend(used.iter().flat_map(|used| &used.quotas).map(|quota| {
+            let name = quota.name.replace('_', " ");
+            let used = (quota.used * 10.0).round() / 10.0;
+            ("Quota", format!("{name}: {used} of {}", quota.limit))
+        }));
+        facts
     }
 
     fn listed(&self) -> Result<Vec<ToolRow>, PageProblem> {
@@ -213,6 +201,17 @@ impl PageActions for ApiActions {
 
     fn grants(&self) -> Option<&[String]> {
         None
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = Vec::new();
+        if let TokenRole::Caller(caller) = &self.role {
+            facts = self.of_caller(caller);
+        }
+        if let Ok(approver) = RequestApprover::new(&self.shared, &self.role) {
+            facts.push(("Answers questions of", approver.callers.join(", ")));
+        }
+        facts
     }
 
     fn commands(&self) -> Option<&dyn PageCommands> {

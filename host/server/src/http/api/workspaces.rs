@@ -467,7 +467,7 @@ pub(super) struct RestoreRequest {
     id: SnapshotId,
 }
 
-/// Makes the files those of a snapshot.
+/// Puts a snapshot's files in place of the present ones.
 #[utoipa::path(post, path = "/v1/workspaces/{name}/restore", tag = "workspaces", request_body = RestoreRequest, params(("name" = String, Path, description = "The name of the workspace")), responses((status = 200, description = "What changed")))]
 pub(super) async fn restore(
     CallerRequest(shared, caller, _): CallerRequest,

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
+use toolcell_engine::scheduler::in_turn;
 use toolcell_page::{PageProblem, asset, guarded, is_own, is_view, sign_in};
 use tower_service::Service;
 
@@ -22,7 +23,7 @@ const LEAVE: &str = "/leave";
 /// Of the form with a token.
 const FORM_BYTES_MAX: usize = 32 << 10;
 /// A rendered view is in memory as a whole.
-const VIEW_BYTES_MAX: usize = 64 << 20;
+const VIEW_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Deserialize)]
 struct SignInForm {
@@ -43,11 +44,13 @@ impl Routes {
     ) -> Response<Body> {
         let answer = self.view(request, client).await;
         let mut response = answer.unwrap_or_else(|refused| *refused);
-        guarded(response.headers_mut());
-        match &self.proxy.public_url {
-            Some(url) if !url.path().is_empty() => below(url, response).await,
-            _ => response,
+        if let Some(url) = &self.proxy.public_url
+            && !url.path().is_empty()
+        {
+            response = below(url, response).await;
         }
+        guarded(response.headers_mut());
+        response
     }
 
     async fn view(
@@ -78,6 +81,10 @@ impl Routes {
         let table = self.table();
         let holder = match table.holder_of(Some(&session.token)).await {
             Ok(holder) => holder,
+            // An issuer that does not answer now leaves the session as it is.
+            Err(problem) if problem.status >= 500 => {
+                return Err(closing(RefusalForm::Text.answer(problem)).into());
+            }
             Err(problem) => {
                 self.pages.end(headers);
                 return Err(closing(noted(sign_in(Some(&problem.detail)))).into());
@@ -87,13 +94,15 @@ impl Routes {
             self.pages.end(headers);
             return Err(closing(noted(sign_in(Some(NOT_YOURS)))).into());
         };
-        let mut request = self
-            .admit(holder, request, client, RefusalForm::Text)
-            .await?;
-        request.extensions_mut().insert(Arc::new(state));
-        // A router is always ready.
-        let Ok(response) = self.views.clone().call(request).await;
-        Ok(response)
+        let answer = async {
+            let admitted = self.admit(holder, request, client, RefusalForm::Text);
+            let mut request = admitted.await?;
+            request.extensions_mut().insert(Arc::new(state));
+            // A router is always ready.
+            let Ok(response) = self.views.clone().call(request).await;
+            Ok(response)
+        };
+        in_turn(Some(&holder.name), Box::pin(answer)).await
     }
 
     async fn enter(&self, request: Request<Incoming>) -> Result<Response<Body>, RefusalResponse> {
@@ -111,7 +120,13 @@ impl Routes {
         let token = form.token.trim();
         let table = self.table();
         let holder = table.holder_of(Some(token)).await;
-        let holder = holder.map_err(|problem| refused(&problem.detail))?;
+        let holder = holder.map_err(|problem| -> RefusalResponse {
+            if problem.status >= 500 {
+                closing(RefusalForm::Text.answer(problem)).into()
+            } else {
+                refused(&problem.detail)
+            }
+        })?;
         if self.api.page(&holder.role, Arc::default()).is_none() {
             return Err(refused(NOT_YOURS));
         }

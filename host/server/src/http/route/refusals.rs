@@ -13,7 +13,7 @@ use toolcell_spec::ErrorCode;
 use super::{API, ConnectionState, RETRY_AFTER, WORKER};
 use crate::http::problem::Problem;
 
-const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
+const NO_PLACE: &str = "too many of your requests are open; end one, or wait";
 
 const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
 
@@ -88,7 +88,7 @@ pub(super) fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> RefusalR
         .into()
 }
 
-/// A place for the connection among those of its principal.
+/// A place for the request among its principal's.
 pub(super) async fn claim(
     client: &ConnectionState,
     name: &Arc<str>,
