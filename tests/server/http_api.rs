@@ -524,8 +524,10 @@ fn a_call_that_may_not_run_beside_another_one_of_its_tool_is_queued() {
     };
     let hold = |ms: u64| json!({ "tool": "hold_unstated", "input": { "ms": ms } });
     let first = web.begin_call(&hold(600_000));
-    // A call has its turn when it runs: the second one cannot come before it.
-    reaches(&first, "running");
+    // A call has its turn when it starts: the second one cannot come before it.
+    let stream = web.begin(&format!("GET /v1/calls/{first}/events"), &web.headers(), "");
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "event: tool.invocation.started"));
     let second = web.begin_call(&hold(1));
     reaches(&second, "queued");
     let path = format!("/v1/calls/{first}");
