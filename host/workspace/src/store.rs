@@ -308,6 +308,13 @@ impl Draft {
     }
 }
 
+/// Whoever made a draft without a lock had the time to lock it.
+fn is_old(draft: &Path) -> bool {
+    let modified = draft.symlink_metadata().and_then(|found| found.modified());
+    let age = modified.ok().and_then(|at| at.elapsed().ok());
+    age.is_some_and(|age| age > Duration::from_secs(60))
+}
+
 /// A draft that cannot be removed is left to the next process.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
@@ -320,8 +327,12 @@ fn remove_abandoned(parent: &Path) {
             .starts_with(DRAFT_PREFIX)
     });
     for draft in drafts.map(|entry| entry.path()) {
+        // Held until the draft is gone, so that who makes it at this moment takes another one.
         let lock = File::open(draft.join(DRAFT_LOCK));
-        let is_abandoned = lock.map_or(true, |lock| lock.try_lock().is_ok());
+        let is_abandoned = match &lock {
+            Ok(lock) => lock.try_lock().is_ok(),
+            Err(_) => is_old(&draft),
+        };
         if is_abandoned {
             let _ = swap::remove_all(&draft);
         }
