@@ -467,14 +467,7 @@ fn files_of_workspaces_are_shown_kept_and_put_back() {
     assert_eq!(file.header("content-disposition"), Some("attachment"));
     assert_eq!(file.text(), "<svg onload=alert(1)>");
     page.post("/workspaces/ours/snapshots", "").is(303);
-    let origin = format!("origin: http://{}\r\n", page.address);
-    let upload = |name: &str| {
-        let body = format!(
-            "--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\nnew\r\n--x--\r\n"
-        );
-        let headers = format!("{origin}content-type: multipart/form-data; boundary=x\r\n");
-        page.post_as("/workspaces/ours/upload", &body, &headers)
-    };
+    let upload = |name: &str| page.upload("/workspaces/ours/upload", name, "new");
     upload("added.txt").is(303);
     assert_ne!(upload("../outside").status, 303);
     let changes = page.get("/workspaces/ours/diff?id=s1").is(200).text();

@@ -524,7 +524,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         ],
     ),
     ("page_question", &[], &["server::page::an_approver_answers"]),
-    ("page_workspace", &[], &["server::page::the_one_workspace"]),
+    ("workspace_one", &[], &["server::page::the_one_workspace"]),
     (
         "metrics_role",
         &[],

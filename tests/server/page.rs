@@ -227,12 +227,12 @@ fn each_sees_its_own_calls_tools_and_workspaces() {
     }
     assert!(!own.contains("bert"), "{own}");
     // Files.
-    let parts = "--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"one.txt\"\r\n\r\nof bert\r\n--x--\r\n";
-    let origin = format!("origin: http://{}\r\n", bert.address);
-    let kind = "content-type: multipart/form-data; boundary=x\r\n";
     served.ask(BERT, "PUT /v1/workspaces/own", "");
-    bert.post_as("/workspaces/own/upload", parts, &format!("{origin}{kind}"))
-        .is(303);
+    let form = "/workspaces/own/upload";
+    bert.upload(form, "one.txt", "of bert").is(303);
+    let large = "x".repeat(5 << 20);
+    bert.upload(form, "large.txt", &large).is(413);
+    bert.get("/workspaces/own/file?path=large.txt").is(404);
     let file = "/workspaces/own/file?path=one.txt";
     assert_eq!(bert.get(file).is(200).text(), "of bert");
     anna.get(file).is(404);

@@ -92,6 +92,15 @@ impl Browser {
         self.post_with(path, form, &origin)
     }
 
+    /// Sends a file with the form of `path`.
+    pub(crate) fn upload(&self, path: &str, name: &str, text: &str) -> BrowserAnswer {
+        let disposition = format!("form-data; name=\"file\"; filename=\"{name}\"");
+        let body = format!("--x\r\ncontent-disposition: {disposition}\r\n\r\n{text}\r\n--x--\r\n");
+        let origin = format!("origin: http://{}\r\n", self.address);
+        let kind = "content-type: multipart/form-data; boundary=x\r\n";
+        self.post_as(path, &body, &format!("{origin}{kind}"))
+    }
+
     pub(crate) fn post_with(&self, path: &str, form: &str, headers: &str) -> BrowserAnswer {
         let kind = "application/x-www-form-urlencoded";
         self.post_as(path, form, &format!("{headers}content-type: {kind}\r\n"))

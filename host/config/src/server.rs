@@ -16,7 +16,7 @@ pub struct ServerSection {
     /// Calls that run at once, from 1 to 4096; others wait [default: 64].
     pub max_calls: Option<u32>,
     /// Open requests of clients that have authenticated, from 1 to 65536; those beyond wait for 5 s and then get 503
-    /// [default: 192]. As many connections may be idle.
+    /// [default: 192].
     pub max_requests: Option<u32>,
     /// A connection without a request is closed after this time [default: `75s`].
     pub keep_alive: Option<ConfigText>,

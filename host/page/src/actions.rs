@@ -1,5 +1,5 @@
-//! What the page does for its user. It executes nothing itself: each of these is a command of the program, or a request
-//! to the server, with all of their checks.
+//! Actions of the page for its user. The page executes nothing itself: each of these is a command of the program, or a
+//! request to the server, with all of their checks.
 
 use serde_json::Value;
 use toolcell_spec::InvocationId;
@@ -10,7 +10,7 @@ use crate::layout::PageProblem;
 /// The end of an action.
 pub type PageFuture<'a, T> = BoxFuture<'a, Result<T, PageProblem>>;
 
-/// Who acts for a user of the page.
+/// Acts for a user of the page.
 pub trait PageActions: Send + Sync {
     /// The tools that the user can look at.
     fn tools(&self) -> PageFuture<'_, Vec<ToolRow>>;
@@ -32,14 +32,14 @@ pub trait PageActions: Send + Sync {
     /// The grants of a call that is tried, as options of a command; `None` if they cannot be chosen.
     fn grants(&self) -> Option<&[String]>;
 
-    /// What a principal has and may use, in words.
+    /// A principal's tools, grants, limits and quotas, in words.
     fn facts(&self) -> Vec<(&'static str, String)>;
 
-    /// Whoever can replay calls, set rules for a session and list principals, too.
+    /// Further actions; `None` on a server.
     fn commands(&self) -> Option<&dyn PageCommands>;
 }
 
-/// What only the program of the home's user does.
+/// Actions of the home's user alone, who can also set rules for a session.
 pub trait PageCommands: Send + Sync {
     /// The report on a replay of the call; `None` if it takes long.
     fn replay<'a>(&'a self, id: &'a str) -> PageFuture<'a, Option<Value>>;
@@ -59,7 +59,7 @@ pub struct ToolRow {
     pub state: String,
 }
 
-/// What is known of one or more tools, in the specification's records.
+/// One or more tools, in the specification's records.
 #[derive(Clone, Debug, Default)]
 pub struct DescribedTool {
     pub facts: Vec<(&'static str, String)>,

@@ -40,7 +40,7 @@ pub use layout::{PageProblem, sign_in};
 pub use live::LiveChanges;
 pub use origin::is_own;
 pub use route::{guarded, is_view, views};
-pub use user::{PagePrincipal, PageUser, PageWorkspaces};
+pub use user::{PagePrincipal, PageUser, UserWorkspaces};
 
 use layout::Place;
 
@@ -51,7 +51,7 @@ pub struct PageState {
     pub journal: Journal,
     pub payloads: PayloadStore,
     /// `None` if the user has none.
-    pub workspaces: Option<PageWorkspaces>,
+    pub workspaces: Option<Arc<dyn UserWorkspaces>>,
     /// Of a form with files.
     pub upload_bytes_max: usize,
     pub actions: Arc<dyn PageActions>,

@@ -40,7 +40,7 @@ pub(crate) struct LiveChange {
     waiting: usize,
 }
 
-/// What open pages of one user hear.
+/// Changes, as open pages of one user hear them.
 pub struct LiveChanges {
     sender: watch::Sender<LiveChange>,
     streams: Arc<Semaphore>,

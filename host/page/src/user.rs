@@ -1,13 +1,11 @@
-//! Whose page it is: nothing else of the stores exists for its user.
+//! The user of a page. Nothing but its own exists for it.
 
 use std::sync::Arc;
 
-use toolcell_spec::InvocationId;
-use toolcell_workspace::{Workspace, WorkspaceName, WorkspaceOwner, Workspaces};
+use toolcell_spec::{InvocationId, Refusal};
+use toolcell_workspace::{Workspace, WorkspaceName};
 
-use crate::layout::PageProblem;
-
-/// Who looks at the page.
+/// The user of a page.
 #[derive(Clone, Debug)]
 pub enum PageUser {
     /// The user of the home, to whom all of it belongs.
@@ -16,7 +14,7 @@ pub enum PageUser {
     Principal(PagePrincipal),
 }
 
-/// What a server says of one of its callers or approvers.
+/// A caller or an approver of a server.
 #[derive(Clone, Debug)]
 pub struct PagePrincipal {
     /// As records have it, such as `token:anna`.
@@ -52,7 +50,7 @@ impl PageUser {
         }
     }
 
-    /// Whose questions it may see: those that it may answer, and its own; `None` for all.
+    /// Callers whose questions it may see: it may answer them, or asked itself; `None` for all.
     pub(crate) fn asked_by(&self) -> Option<Vec<Arc<str>>> {
         let Self::Principal(own) = self else {
             return None;
@@ -83,29 +81,14 @@ impl PageUser {
 }
 
 /// The workspaces of a page's user.
-#[derive(Clone, Debug)]
-pub struct PageWorkspaces {
-    pub all: Workspaces,
-    pub owner: WorkspaceOwner,
-    /// The only one that there is; `None` for all of the owner's.
-    pub only: Option<WorkspaceName>,
-}
+pub trait UserWorkspaces: Send + Sync {
+    /// # Errors
+    ///
+    /// Failures of the file system.
+    fn list(&self) -> Result<Vec<Workspace>, Refusal>;
 
-impl PageWorkspaces {
-    pub(crate) fn list(&self) -> Result<Vec<Workspace>, PageProblem> {
-        let mut found = self.all.list(&self.owner)?;
-        if let Some(only) = &self.only {
-            found.retain(|workspace| workspace.name() == only);
-        }
-        Ok(found)
-    }
-
-    pub(crate) fn open(&self, name: &str) -> Result<Workspace, PageProblem> {
-        let unknown = || PageProblem::unknown("there is no workspace of this name");
-        let name: WorkspaceName = name.parse().map_err(|_| unknown())?;
-        if self.only.as_ref().is_some_and(|only| *only != name) && guard!("page_workspace") {
-            return Err(unknown());
-        }
-        Ok(self.all.open(&self.owner, &name)?)
-    }
+    /// # Errors
+    ///
+    /// `unknown_workspace`, and failures of the file system.
+    fn open(&self, name: &WorkspaceName) -> Result<Workspace, Refusal>;
 }

@@ -9,7 +9,6 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 use toolcell::CallWorkspace;
 use toolcell_engine::pipeline::call_workspace;
-use toolcell_page::PageWorkspaces;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_workspace::{
     OnFailure, Workspace, WorkspaceName, WorkspaceOwner, WorkspaceSettings, Workspaces,
@@ -106,19 +105,6 @@ impl WorkspaceService {
         Ok(Arc::new(workspace))
     }
 
-    /// Those of `owner`, for the page.
-    pub(super) fn page(&self, owner: WorkspaceOwner) -> PageWorkspaces {
-        let only = match &self.sharing {
-            WorkspaceSharing::One(only) => Some(only.clone()),
-            WorkspaceSharing::Session | WorkspaceSharing::Principal => None,
-        };
-        PageWorkspaces {
-            all: self.workspaces.clone(),
-            owner,
-            only,
-        }
-    }
-
     pub(super) fn given(&self, workspace: Arc<Workspace>) -> CallWorkspace {
         call_workspace(workspace, self.on_failure)
     }
@@ -172,7 +158,9 @@ impl WorkspaceService {
     fn name(&self, named: Option<&str>) -> Result<WorkspaceName, Refusal> {
         let name = named.map(str::parse).transpose()?;
         match (&self.sharing, name) {
-            (WorkspaceSharing::One(only), Some(name)) if name != *only => {
+            (WorkspaceSharing::One(only), Some(name))
+                if name != *only && guard!("workspace_one") =>
+            {
                 let message = format!("there is no workspace {name}; leave its name out");
                 Err(Refusal::new(ErrorCode::UnknownWorkspace, message))
             }

@@ -22,12 +22,12 @@ impl Host {
         &self.services.source
     }
 
-    /// What each caller that is counted uses now.
+    /// The present use of each caller that is counted.
     pub fn quotas(&self) -> Vec<CallerQuotas> {
         self.services().quotas.usage()
     }
 
-    /// What one caller uses now; `None` if it is not counted.
+    /// The present use of one caller; `None` if it is not counted.
     pub fn quotas_of(&self, caller: &str) -> Option<CallerQuotas> {
         self.services().quotas.usage_of(caller)
     }

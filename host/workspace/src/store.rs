@@ -308,7 +308,7 @@ impl Draft {
     }
 }
 
-/// Whoever made a draft without a lock had the time to lock it.
+/// `true` if the process that made a draft without a lock had the time to lock it.
 fn is_old(draft: &Path) -> bool {
     let modified = draft.symlink_metadata().and_then(|found| found.modified());
     let age = modified.ok().and_then(|at| at.elapsed().ok());

@@ -2,7 +2,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
@@ -594,4 +594,48 @@ fn what_cannot_be_kept_is_named_and_stops_writers() {
         .remove_path(&writer(&workspace), &"d".repeat(190))
         .unwrap();
     WorkspaceRun::begin(workspace.clone(), writer(&workspace), OnFailure::Keep).unwrap();
+}
+
+#[test]
+fn all_who_make_a_workspace_at_once_get_it() {
+    let place = place();
+    let owner = WorkspaceOwner::user();
+    let barrier = Barrier::new(16);
+    for round in 0..40 {
+        let name = name(&format!("w{round}"));
+        let make = || {
+            barrier.wait();
+            let settings = WorkspaceSettings::default();
+            let made = (place.workspaces).open_or_create(&owner, &name, &settings);
+            made.map(drop)
+        };
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..16).map(|_| scope.spawn(make)).collect();
+            for made in all {
+                made.join().unwrap().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_draft_is_removed_once_nobody_makes_it() {
+    let place = place();
+    let first = place.made("first");
+    let parent = first.folder().parent().unwrap();
+    let draft = |name: &str| {
+        let folder = parent.join(format!(".draft-{name}"));
+        fs::create_dir(&folder).unwrap();
+        folder
+    };
+    let (new, old) = (draft("new"), draft("old"));
+    let hour = SystemTime::now() - Duration::from_secs(3_600);
+    fs::File::open(&old).unwrap().set_modified(hour).unwrap();
+    let (locked, left) = (draft("locked"), draft("left"));
+    let lock = fs::File::create(locked.join("draft")).unwrap();
+    lock.lock().unwrap();
+    fs::write(left.join("draft"), "").unwrap();
+    place.made("second");
+    assert!(new.exists() && locked.exists());
+    assert!(!old.exists() && !left.exists());
 }

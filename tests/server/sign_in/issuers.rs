@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Issuer, Serving, Signer, now};
 use crate::cli::install::proxies::{OPEN, relay};
-use crate::support::{Coming, Home, Identity, Server, Web};
+use crate::support::{Browser, Coming, Home, Identity, Server, Web};
 
 /// Longer than the pause between two requests for the keys of an issuer.
 const PAUSE: Duration = Duration::from_millis(5_500);
@@ -384,4 +384,37 @@ fn a_check_fetches_the_keys_of_each_issuer() {
         bad.contains(&subject) && bad.contains("is no set of keys"),
         "{bad}"
     );
+}
+
+#[test]
+fn the_page_takes_an_access_token_until_it_ends() {
+    let issuer = Issuer::new();
+    let anna = issuer.principal("anna", "{ sub = \"anna\" }") + "page = true\n";
+    let serving = Serving::of(&(issuer.section("skew = \"1s\"") + &anna));
+    let mut browser = Browser::at(&serving.web.address.to_string());
+    let mut claims = issuer.claims(&serving.web, "anna");
+    claims["exp"] = json!(now() + 10);
+    let token = issuer.signer.token(&issuer.header(), &claims);
+    let entered = browser.post("/enter", &format!("token={token}")).is(303);
+    browser.keep_cookie(&entered);
+    assert!(browser.get("/").is(200).text().contains("token:anna"));
+    let unknown = issuer.token(&serving.web, "bert");
+    browser.post("/enter", &format!("token={unknown}")).is(401);
+    // Whoever cannot be verified now is told to come back.
+    issuer.says_keys("{}".to_owned());
+    std::thread::sleep(PAUSE);
+    let mut header = issuer.header();
+    header["kid"] = json!("two");
+    let other = issuer
+        .signer
+        .token(&header, &issuer.claims(&serving.web, "anna"));
+    let away = browser.post("/enter", &format!("token={other}")).is(503);
+    assert_eq!(away.header("retry-after"), Some("5"), "{}", away.head);
+    browser.get("/").is(200);
+    let began = Instant::now();
+    while browser.get("/").status == 200 {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not end");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    browser.get("/").is(401);
 }

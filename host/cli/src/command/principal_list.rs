@@ -38,11 +38,7 @@ impl PrincipalList {
         let used = Quotas::default();
         used.keep_in(&home.quotas());
         used.set(quotas(&layers));
-        let used = used.usage();
-        let one = |principal: &Principal| {
-            let caller = principal.caller();
-            document(principal, used.iter().find(|used| used.caller == caller))
-        };
+        let one = |principal: &Principal| document(principal, used.usage_of(&principal.caller()));
         let all: Vec<Value> = layers.principals.iter().map(one).collect();
         if self.json {
             return show::print_json(&json!({ "principals": all }));
@@ -52,9 +48,9 @@ impl PrincipalList {
     }
 }
 
-fn document(principal: &Principal, used: Option<&CallerQuotas>) -> Value {
-    let quotas = used.map_or(&[][..], |used| &used.quotas);
-    let quotas = quotas.iter().map(|quota| {
+fn document(principal: &Principal, used: Option<CallerQuotas>) -> Value {
+    let quotas = used.into_iter().flat_map(|used| used.quotas);
+    let quotas = quotas.map(|quota| {
         let used = (!OF_PROCESS.contains(&quota.name)).then_some(quota.used);
         json!({ "name": quota.name, "used": used, "limit": quota.limit })
     });

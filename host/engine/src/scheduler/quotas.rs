@@ -45,7 +45,7 @@ struct QuotaState {
     written: Option<Instant>,
 }
 
-/// What one caller uses now, and of each part of its quota.
+/// Use of one caller, now and of each part of its quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallerQuotas {
     pub caller: String,
@@ -133,7 +133,7 @@ impl Quotas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each caller uses, by name.
+    /// The use of each caller, sorted by name.
     pub fn usage(&self) -> Vec<CallerQuotas> {
         let mut state = self.state();
         state.turn(now());
@@ -142,7 +142,7 @@ impl Quotas {
         all
     }
 
-    /// What one caller uses; `None` if it is not counted.
+    /// The use of one caller; `None` if it is not counted.
     pub fn usage_of(&self, caller: &str) -> Option<CallerQuotas> {
         let mut state = self.state();
         state.turn(now());

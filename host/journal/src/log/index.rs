@@ -86,8 +86,8 @@ impl CallLog {
         self.record_of(id, None)
     }
 
-    /// [`Self::record`] if the call is that of `caller`. Of another one nothing is read, so that the time does not tell that it
-    /// is there.
+    /// [`Self::record`] if `caller` made the call. Otherwise nothing is read, so that the time does not tell that it is
+    /// there.
     pub fn record_of(&self, id: &str, caller: Option<&str>) -> Result<Option<Value>, LogError> {
         loop {
             let Some((index, call)) = self.place(id)? else {

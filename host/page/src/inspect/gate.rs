@@ -1,4 +1,4 @@
-//! Who may see the page of `toolcell inspect`: one browser, with its one-time code.
+//! Lets one browser see the page of `toolcell inspect`, with its one-time code.
 
 use std::sync::Arc;
 

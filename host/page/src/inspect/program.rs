@@ -110,7 +110,7 @@ impl Program {
         }
     }
 
-    /// What a command that only reads prints as JSON.
+    /// The JSON that a command prints which only reads.
     async fn read(&self, words: &[&str]) -> Result<Value, PageProblem> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let Some(ran) = self.run(&words, Vec::new(), PATIENCE).await? else {

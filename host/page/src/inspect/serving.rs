@@ -13,13 +13,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell::Home;
 use toolcell_journal::{CallLog, Journal, PayloadStore};
-use toolcell_workspace::{WorkspaceOwner, Workspaces};
+use toolcell_spec::Refusal;
+use toolcell_workspace::{Workspace, WorkspaceName, WorkspaceOwner, Workspaces};
 
 use super::access::Access;
 use super::gate::{InspectState, router};
 use super::program::Program;
 use crate::route::UPLOAD_BYTES_MAX;
-use crate::{LiveChanges, PageState, PageUser, PageWorkspaces};
+use crate::{LiveChanges, PageState, PageUser, UserWorkspaces};
 
 /// A browser opens six to a host; more only wait.
 const CONNECTIONS_MAX: usize = 64;
@@ -45,17 +46,13 @@ impl InspectPage {
         program: Program,
     ) -> anyhow::Result<Self> {
         let (access, code) = Access::new(address).context("cannot make a one-time code")?;
-        let workspaces = PageWorkspaces {
-            all: Workspaces::new(home.workspaces()),
-            owner: WorkspaceOwner::user(),
-            only: None,
-        };
+        let workspaces = HomeWorkspaces(Workspaces::new(home.workspaces()));
         let page = PageState {
             user: PageUser::Owner,
             log,
             journal: Journal::new(home.journal(), home.journal_key()),
             payloads: PayloadStore::new(home.payloads()),
-            workspaces: Some(workspaces),
+            workspaces: Some(Arc::new(workspaces)),
             upload_bytes_max: UPLOAD_BYTES_MAX,
             actions: Arc::new(program),
             changes: Arc::new(LiveChanges::default()),
@@ -71,6 +68,19 @@ impl InspectPage {
     /// Works once.
     pub fn url(&self) -> String {
         format!("http://{}/enter?code={}", self.address, self.code)
+    }
+}
+
+/// All of the home's user.
+struct HomeWorkspaces(Workspaces);
+
+impl UserWorkspaces for HomeWorkspaces {
+    fn list(&self) -> Result<Vec<Workspace>, Refusal> {
+        self.0.list(&WorkspaceOwner::user())
+    }
+
+    fn open(&self, name: &WorkspaceName) -> Result<Workspace, Refusal> {
+        self.0.open(&WorkspaceOwner::user(), name)
     }
 }
 

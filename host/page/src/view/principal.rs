@@ -1,4 +1,4 @@
-//! What a principal of a server has and may use; for the user of the home, all of them.
+//! A principal of a server, with its tools, grants, limits and quotas; for the user of the home, a list of all.
 
 use axum::response::Response;
 use maud::{Markup, html};

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use toolcell_workspace::{
     Access, ChangeKind, ChangeList, FileInfo, Lease, SnapshotId, SnapshotInfo, Workspace,
-    WorkspaceInfo,
+    WorkspaceInfo, WorkspaceName,
 };
 
 use super::call::{SANDBOX, download as for_download, kind};
@@ -20,14 +20,14 @@ use super::moment;
 use crate::layout::{PageProblem, Place, fact};
 use crate::route::see;
 use crate::text::{in_url, line};
-use crate::{OwnPage, PageState, PageWorkspaces};
+use crate::{OwnPage, PageState, UserWorkspaces};
 
 const FILES_MAX: usize = 1_000;
 const PREVIEW_BYTES_MAX: u64 = 256 << 10;
 const IMAGE_BYTES_MAX: u64 = 16 << 20;
 /// Each is written, and counted, by itself.
 const UPLOADS_MAX: usize = 100;
-/// While a call uses the workspace: a thread that waits is one less for the log.
+/// While a call uses the workspace, a thread waits.
 const WAIT: Duration = Duration::from_millis(100);
 
 #[derive(Deserialize)]
@@ -40,13 +40,15 @@ pub(crate) struct SnapshotForm {
     id: String,
 }
 
-fn of_user(state: &PageState) -> Result<&PageWorkspaces, PageProblem> {
+fn of_user(state: &PageState) -> Result<&dyn UserWorkspaces, PageProblem> {
     let none = || PageProblem::unknown("this server gives its callers no workspaces");
-    state.workspaces.as_ref().ok_or_else(none)
+    state.workspaces.as_deref().ok_or_else(none)
 }
 
 fn open(state: &PageState, name: &str, access: Access) -> Result<(Workspace, Lease), PageProblem> {
-    let workspace = of_user(state)?.open(name)?;
+    let unknown = |_| PageProblem::unknown("there is no workspace of this name");
+    let name: WorkspaceName = name.parse().map_err(unknown)?;
+    let workspace = of_user(state)?.open(&name)?;
     let lease = workspace.lock(access, WAIT)?;
     Ok((workspace, lease))
 }

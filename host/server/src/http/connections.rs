@@ -100,7 +100,7 @@ impl<T> Crowd<T> {
 }
 
 impl Crowd<Arc<str>> {
-    /// Whose most are; of several, who has the oldest.
+    /// The owner of the most; of several, of the oldest.
     fn most(&self) -> Option<Arc<str>> {
         let mut counts = HashMap::<&Arc<str>, usize>::new();
         for (whose, _) in self.there.values() {
@@ -123,7 +123,7 @@ pub(super) struct ClientConnection {
     connections: Arc<Connections>,
     id: u64,
     leave: CancellationToken,
-    /// Who has authenticated, at the last request that did.
+    /// The principal that authenticated last.
     principal: Mutex<Option<Arc<str>>>,
     /// Of its request.
     busy: Mutex<Option<SharedPlace>>,

@@ -5,8 +5,8 @@ use std::time::Duration;
 pub struct HttpLimits {
     /// Concurrent requests of clients that have authenticated, or need no token. Each of several principals has an equal
     /// part, and borrows what the others leave, but for an eighth of all. A request beyond that waits for `place_time` and
-    /// is then refused. As many connections may be kept without a request; beyond that, the longest idle one of the
-    /// principal that has most is closed.
+    /// is then refused. As many connections as requests may be open or wait are kept without one; beyond that, the longest
+    /// idle one of the principal that has most is closed.
     pub requests: u32,
     /// Requests that wait for such a place, shared likewise; one beyond that is refused at once.
     pub waiting: u32,

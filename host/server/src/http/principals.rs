@@ -40,7 +40,7 @@ pub(super) struct TokenHolder {
     pub(super) role: TokenRole,
 }
 
-/// Who may come, and what it has since its first request: of many, few are there.
+/// A principal, and its services since its first request: of many, few are there.
 struct KnownHolder {
     makes_calls: bool,
     /// Canceled when it loses its last token.
@@ -271,7 +271,7 @@ impl PrincipalTable {
         self.holder_of(bearer(headers)).await
     }
 
-    /// Whose token it is.
+    /// The holder of a token.
     pub(super) async fn holder_of(&self, token: Option<&str>) -> Result<&TokenHolder, Problem> {
         let named = token.and_then(|token| self.by_token.get(&digest(token)));
         let known = named.or(self.anybody.as_ref());

@@ -207,7 +207,7 @@ impl Tasks {
     }
 }
 
-/// Whose questions the store looks for.
+/// Callers whose questions the store looks for; `None` for all.
 fn asked_by(callers: &[Arc<str>]) -> Option<Vec<Arc<str>>> {
     guard!("question_owner").then(|| callers.to_vec())
 }

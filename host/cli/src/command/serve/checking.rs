@@ -1,10 +1,10 @@
 //! `toolcell serve --check`: what a deployment asks before it replaces a server.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use toolcell::Home;
 use toolcell_config::ConfigLayers;
 use toolcell_toolchain::{PartState, SurveyFinding as Check};
@@ -29,7 +29,7 @@ impl Serve {
         checks.push(self.access(passed.as_ref()));
         checks.extend(self.secret());
         checks.extend(self.addresses(passed, &runtime));
-        // What is wrong with the files is said where the tools are loaded.
+        // Faults of the files are told where the tools are loaded.
         if let Ok(settings) = self.serving.options.settings(&home) {
             checks.push(self.open_files(&settings.layers));
             checks.extend(self.issuers(&settings.layers, &runtime));
@@ -149,7 +149,9 @@ fn free(subject: &str, place: &ListenPlace, mode: u32, runtime: &Runtime) -> Che
     match listening {
         Ok(()) => Check::ready(subject, place.to_string()),
         // The service that is to be replaced, mostly.
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_toolcell(place) => {
+        Err(error)
+            if error.kind() == io::ErrorKind::AddrInUse && runtime.block_on(is_toolcell(place)) =>
+        {
             let detail = format!(
                 "{place} is in use by a server of toolcell; one starts there once it has ended"
             );
@@ -166,26 +168,27 @@ fn free(subject: &str, place: &ListenPlace, mode: u32, runtime: &Runtime) -> Che
     }
 }
 
-/// `true` if what listens there answers a probe as this program does.
-fn is_toolcell(place: &ListenPlace) -> bool {
-    let probe = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let mut answer = Vec::new();
-    let asked = match place {
-        ListenPlace::Address(address) => {
-            TcpStream::connect_timeout(address, PROBE_TIME).and_then(|mut stream| {
-                stream.set_read_timeout(Some(PROBE_TIME))?;
-                stream.write_all(probe)?;
-                stream.take(PROBE_BYTES_MAX).read_to_end(&mut answer)
-            })
+/// `true` if the server there answers a probe as this program does.
+async fn is_toolcell(place: &ListenPlace) -> bool {
+    let asked = async {
+        match place {
+            ListenPlace::Address(address) => probed(TcpStream::connect(address).await?).await,
+            ListenPlace::File(path) => probed(UnixStream::connect(path).await?).await,
         }
-        ListenPlace::File(path) => UnixStream::connect(path).and_then(|mut stream| {
-            stream.set_read_timeout(Some(PROBE_TIME))?;
-            stream.write_all(probe)?;
-            stream.take(PROBE_BYTES_MAX).read_to_end(&mut answer)
-        }),
     };
-    let answer = String::from_utf8_lossy(&answer).to_ascii_lowercase();
-    asked.is_ok() && answer.lines().any(|line| line == "server: toolcell")
+    let answer = tokio::time::timeout(PROBE_TIME, asked).await;
+    let answer = answer.ok().and_then(Result::ok).unwrap_or_default();
+    let answer = answer.to_ascii_lowercase();
+    answer.lines().any(|line| line == "server: toolcell")
+}
+
+async fn probed(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<String> {
+    let probe = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(probe).await?;
+    let mut answer = Vec::new();
+    let mut bounded = stream.take(PROBE_BYTES_MAX);
+    bounded.read_to_end(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 fn wrong(subject: &str, detail: String) -> Check {

@@ -114,7 +114,7 @@ impl PassedSocket {
         }
     }
 
-    /// Who may connect: systemd made the file. An abstract socket has none, and is open to all users.
+    /// Permissions to connect. systemd made the file; an abstract socket has none, and is open to all users.
     pub(super) fn mode(&self) -> u32 {
         let mode = |listener: &StdUnixListener| {
             let address = listener.local_addr().ok()?;
@@ -170,7 +170,7 @@ pub(super) fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Nobody can connect before the file has `mode`. Must be called within a runtime.
+/// Clients connect only once the file has `mode`. Must be called within a runtime.
 pub(super) fn listen_in(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     // Of two servers that start at once, each would take the other's socket, which does not listen yet, for a stale one.
     let _alone = lock_folder(path);

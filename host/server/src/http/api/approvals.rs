@@ -45,12 +45,7 @@ pub(super) async fn show(
 ) -> Result<Response<Body>, Problem> {
     let StoredApproval {
         approval, state, ..
-    } = find(
-        &shared,
-        &approver,
-        call_id(&id).map_err(|_| ErrorCode::UnknownRequest)?,
-    )
-    .await?;
+    } = find(&shared, &approver, question_id(&id)?).await?;
     let prompt: String = approval
         .prompt
         .iter()
@@ -94,7 +89,7 @@ pub(super) async fn answer(
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     let answer: ApprovalAnswer = read(&headers, &body)?;
-    let id = call_id(&id).map_err(|_| ErrorCode::UnknownRequest)?;
+    let id = question_id(&id)?;
     let state = approver.answer(&shared, id, answer, CHANNEL).await?;
     Ok(json(StatusCode::OK, &state))
 }
@@ -160,6 +155,10 @@ impl RequestApprover {
             AnswerOutcome::Unknown => Err(ErrorCode::UnknownRequest.into()),
         }
     }
+}
+
+fn question_id(id: &str) -> Result<InvocationId, Problem> {
+    call_id(id).map_err(|_| ErrorCode::UnknownRequest.into())
 }
 
 async fn find(

@@ -9,13 +9,15 @@ use toolcell::CallSpec;
 use toolcell_dialect::http::ApprovalAnswer;
 use toolcell_page::{
     DescribedTool, LiveChanges, PageActions, PageAnswer, PageCommands, PageFuture, PagePrincipal,
-    PageProblem, PageState, PageUser, ToolRow,
+    PageProblem, PageState, PageUser, ToolRow, UserWorkspaces,
 };
-use toolcell_spec::{Input, InvocationId, LoadingState};
+use toolcell_spec::{Input, InvocationId, LoadingState, Refusal};
+use toolcell_workspace::{Workspace, WorkspaceName, WorkspaceOwner};
 
 use crate::call::name_too_long;
 use crate::http::problem::Problem;
 use crate::http::route::BODY_BYTES_MAX;
+use crate::workspaces::WorkspaceService;
 
 use super::answer::RequestApprover;
 use super::calls::too_many_open;
@@ -52,9 +54,9 @@ impl Api {
             is_caller: caller.is_some(),
             approves: approver.map_or_else(|_| Arc::default(), |approver| approver.callers),
         };
-        let workspaces = caller.and_then(|caller| {
-            let (service, owner) = shared.workspaces(caller).ok()?;
-            Some(service.page(owner))
+        let workspaces = caller.and_then(|caller| shared.workspaces(caller).ok());
+        let workspaces = workspaces.map(|(service, owner)| -> Arc<dyn UserWorkspaces> {
+            Arc::new(CallerWorkspaces { service, owner })
         });
         Some(PageState {
             user: PageUser::Principal(user),
@@ -72,6 +74,21 @@ impl Api {
     }
 }
 
+struct CallerWorkspaces {
+    service: Arc<WorkspaceService>,
+    owner: WorkspaceOwner,
+}
+
+impl UserWorkspaces for CallerWorkspaces {
+    fn list(&self) -> Result<Vec<Workspace>, Refusal> {
+        self.service.list(&self.owner)
+    }
+
+    fn open(&self, name: &WorkspaceName) -> Result<Workspace, Refusal> {
+        self.service.open(&self.owner, Some(name.as_str()))
+    }
+}
+
 struct ApiActions {
     shared: Arc<ApiState>,
     role: TokenRole,
@@ -85,7 +102,7 @@ impl ApiActions {
         }
     }
 
-    /// What a caller has and may use.
+    /// A caller's tools, grants, limits and quotas.
     fn of_caller(&self, caller: &ApiCaller) -> Vec<(&'static str, String)> {
         let offering = caller.offering(&self.shared.server);
         let limits = &offering.tools.limits;
