@@ -259,6 +259,12 @@ fn too_much_output(limits: &Limits) -> Refusal {
     Refusal::new(ErrorCode::OutputLimit, message)
 }
 
+/// What a guest that was refused memory or table space may have failed for.
+pub(super) fn denied_space(seen: &TrapContext<'_>) -> Option<CallDenial> {
+    let Refusal { code, message, .. } = limit_hit(seen.denied?, seen);
+    Some(CallDenial { code, message })
+}
+
 fn limit_hit(limit: &str, seen: &TrapContext<'_>) -> Refusal {
     match limit {
         "memory" => Refusal::new(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolcell_executor::{Execution, GuestOutcome, ResumedState, RunInput, SandboxDenial, canceled};
 use toolcell_policy::Limits;
-use toolcell_spec::{MeteredUsage, Refusal, Usage};
+use toolcell_spec::{ErrorClass, MeteredUsage, Refusal, Usage};
 use wasmtime::{AsContext, Store};
 
 use super::outcome::{accept, has_failed, heed_denials, heed_stop, name_cause, size};
@@ -51,11 +51,11 @@ pub(super) fn close(
     let redacted = gate.is_some_and(NetworkGate::redacted);
     let of_files = tell_denied_files(store.data());
     let outcome = name_cause(outcome, store.data());
-    let outcome = heed_denials(
-        outcome,
-        gate.and_then(NetworkGate::denied).or(of_files),
-        has_failed,
-    );
+    let denied = gate
+        .and_then(NetworkGate::denied)
+        .or(of_files)
+        .or_else(|| denied_space(&outcome, &store, allowed));
+    let outcome = heed_denials(outcome, denied, has_failed);
     let partial_bytes = left
         .output_bytes
         .saturating_sub(store.data().partial_bytes_left);
@@ -130,14 +130,33 @@ pub(super) fn verdict(
     store: &Store<StoreState>,
     limits: &Limits,
 ) -> Refusal {
-    let state = store.data();
-    let seen = TrapContext {
+    trap::refusal(error, &seen(store.data(), limits))
+}
+
+fn seen<'a>(state: &StoreState, limits: &'a Limits) -> TrapContext<'a> {
+    TrapContext {
         limits,
         denied: state.limiter.denied(),
         computes: state.computes.load(Ordering::Relaxed),
         stderr_tail: state.logs.stderr_tail(),
-    };
-    trap::refusal(error, &seen)
+    }
+}
+
+/// QuickJS throws `null` if it has no memory for an exception. A guest that has words for what it was refused keeps them.
+fn denied_space(
+    outcome: &Result<GuestOutcome, Refusal>,
+    store: &Store<StoreState>,
+    limits: &Limits,
+) -> Option<CallDenial> {
+    match outcome {
+        Ok(GuestOutcome::Failure(failure))
+            if failure.class == ErrorClass::ExecutionFailed
+                && matches!(&*failure.message, "" | "null") =>
+        {
+            trap::denied_space(&seen(store.data(), limits))
+        }
+        _ => None,
+    }
 }
 
 /// A guest that counts none leaves all to the calls that it makes.
