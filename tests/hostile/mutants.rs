@@ -494,6 +494,9 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
             "server::telemetry::the_file_of_a_project",
         ],
     ),
+    ("cluster_source", &[], &["unit:cluster::tests::a_project"]),
+    ("cluster_gateway", &[], &["unit:question::tests::"]),
+    ("cluster_signature", &[], &["unit:question::tests::"]),
     ("telemetry_quotes", &[], &["unit:telemetry::tests::"]),
     (
         "telemetry_clear",
@@ -1035,6 +1038,24 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["cli::install::updates::a_larger_ceiling"],
     ),
+    ("cluster_attempt", &[], &["unit:simulation::some_"]),
+    ("cluster_cancel", &[], &["unit:simulation::some_"]),
+    ("cluster_claims", &[], &["unit:simulation::some_"]),
+    ("cluster_deadline", &[], &["unit:simulation::some_"]),
+    ("cluster_done", &[], &["unit:simulation::some_"]),
+    ("cluster_effects", &[], &["unit:simulation::some_"]),
+    ("cluster_epoch", &[], &["unit:simulation::some_"]),
+    ("cluster_holder", &[], &["unit:simulation::some_"]),
+    ("cluster_late", &[], &["unit:simulation::some_"]),
+    ("cluster_lease", &[], &["unit:simulation::some_"]),
+    ("cluster_lost", &[], &["unit:simulation::some_"]),
+    ("cluster_publish", &[], &["unit:simulation::some_"]),
+    ("cluster_question", &[], &["unit:simulation::some_"]),
+    ("cluster_queued", &[], &["unit:simulation::some_"]),
+    ("cluster_request", &[], &["unit:simulation::some_"]),
+    ("cluster_silence", &[], &["unit:simulation::some_"]),
+    ("cluster_unknown", &[], &["unit:simulation::some_"]),
+    ("cluster_waiting", &[], &["unit:simulation::some_"]),
 ];
 
 /// A mutant that hangs for this time counts as noticed.
@@ -1101,11 +1122,14 @@ fn each_guard_has_a_mutant() {
     let mut named = Vec::new();
     for file in crate::structure::sources() {
         let text = std::fs::read_to_string(file).unwrap();
-        named.extend(
-            text.split("guard!(\"")
-                .skip(1)
-                .map(|rest| rest.split('"').next().unwrap().to_owned()),
-        );
+        // `fence!` is the cluster's `guard!`, which its simulation can leave out too.
+        for switch in ["guard!(\"", "fence!(\""] {
+            named.extend(
+                text.split(switch)
+                    .skip(1)
+                    .map(|rest| rest.split('"').next().unwrap().to_owned()),
+            );
+        }
     }
     named.sort();
     named.dedup();

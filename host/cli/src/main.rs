@@ -8,6 +8,8 @@ mod ask;
 mod bar;
 mod bundled;
 mod callable;
+#[cfg_attr(not(feature = "cluster"), path = "cluster_left_out.rs")]
+mod cluster;
 mod command;
 mod compiling;
 mod diagnostics;

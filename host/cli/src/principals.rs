@@ -119,6 +119,9 @@ impl OfferedTools {
             .grants(Arc::clone(&own.grants))
             .policy(policy)
             .limits(principal.limits(&all.tools.limits));
+        let elsewhere = all.tools.elsewhere.as_ref();
+        let elsewhere = elsewhere.map(|workers| workers.of_principal(&principal.name));
+        let tools = tools.with_elsewhere(elsewhere);
         let mut tools = all.for_principal(tools, offers);
         tools.workspaces.clone_from(&own.workspaces);
         tools

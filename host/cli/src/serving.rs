@@ -15,8 +15,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 use toolcell::{Home, Host, HostBuilder, LogSettings};
 use toolcell_config::{
-    self as config, ConfigLayer, ConfigLayers, ConfigText, GivenServerLimits, InstalledNames,
-    ProjectFiles, TrustStore,
+    self as config, ClusterConfig, ConfigLayer, ConfigLayers, ConfigText, GivenServerLimits,
+    InstalledNames, ProjectFiles, TrustStore,
 };
 use toolcell_engine::scheduler::{MemoryBudget, Quotas, ResourceLocks};
 use toolcell_journal::{CallLog, Journal, PayloadStore};
@@ -31,6 +31,7 @@ use tracing::info;
 
 use super::agreed::AgreedComponents;
 use super::ask::{self, Origin};
+use super::cluster::{self, ClusterConnection};
 use super::compiling;
 use super::exit::{BadRequest, Stop};
 use super::hosts;
@@ -69,6 +70,10 @@ pub(crate) struct ServingOptions {
     /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
+    /// Have the calls run by the workers of a cluster (`toolcell work`), with their grants and rules: of the cluster that
+    /// [cluster] of toolcell.toml names, or of the NATS server at URL
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true)]
+    cluster: Option<Option<String>>,
     /// Append the record of every call to FILE, one JSON line each
     #[arg(long, value_name = "FILE")]
     record_to: Option<PathBuf>,
@@ -122,6 +127,12 @@ pub(crate) struct ServingOptions {
     /// Where calls and refused access are told.
     #[arg(skip)]
     pub(crate) log: Option<Arc<OperatorLog>>,
+    /// `true` for a worker, which runs the calls of others.
+    #[arg(skip)]
+    pub(crate) works: bool,
+    /// The connection of this process, also after the configuration was replaced.
+    #[arg(skip)]
+    pub(crate) connection: tokio::sync::OnceCell<Arc<ClusterConnection>>,
     #[command(flatten)]
     approvals: ApprovalOptions,
     /// Do not ask through the client; take answers only from `toolcell approvals`
@@ -264,6 +275,10 @@ impl ServingOptions {
         let record = self.record_to.iter();
         let record = record.map(|file| KeptFile::shut(file, "the records of --record-to"));
         own.files.extend(record.chain(self.kept.iter().cloned()));
+        let cluster = settings.layers.cluster.iter();
+        let files = cluster.flat_map(ClusterConfig::files);
+        own.files
+            .extend(files.map(|(file, what)| KeptFile::shut(file, what)));
         let closed = protected_sources::close(home, &mut settings, &own);
         let mut layers = std::mem::take(&mut settings.layers);
         layers.telemetry.metrics |= self.measures;
@@ -320,7 +335,12 @@ impl ServingOptions {
         let missing = host.missing_secrets(&settings.grants).await;
         let rules = (&settings.policy, &settings.grants);
         let offers = surface::expose(offered.clone(), selection.clone(), rules, &missing);
-        let tools = settings.tool_set(Arc::new(host)).expire(expire);
+        let cluster = self.connect(home, &layers).await?;
+        let elsewhere = cluster.filter(|_| !self.works);
+        let tools = settings
+            .tool_set(Arc::new(host))
+            .expire(expire)
+            .with_elsewhere(elsewhere.map(|cluster| cluster.elsewhere()));
         let mut offering = ServerTools::new(tools, offers, approvals);
         offering.keep = layers.journal.keep;
         let workspaces = |config| self.options.workspace.service(home, config);
@@ -339,6 +359,24 @@ impl ServingOptions {
             self.quotas.set(quotas);
         }
         Ok(offering)
+    }
+
+    /// Connects once: another configuration of the cluster counts at the next start.
+    async fn connect(
+        &self,
+        home: &Home,
+        layers: &ConfigLayers,
+    ) -> Result<Option<&Arc<ClusterConnection>>, Refusal> {
+        if !self.works && self.cluster.is_none() {
+            return Ok(None);
+        }
+        let address = self.cluster.as_ref().and_then(Option::as_deref);
+        let config = cluster::with_address(layers.cluster.clone(), address);
+        let open = || async {
+            let connection = ClusterConnection::open(home, &config, !self.works).await;
+            connection.map(Arc::new)
+        };
+        self.connection.get_or_try_init(open).await.map(Some)
     }
 
     pub(crate) fn issuers(&self, layers: &ConfigLayers) -> Result<Option<TokenIssuers>, Refusal> {

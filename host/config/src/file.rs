@@ -10,6 +10,7 @@ use serde::Deserialize;
 use toolcell_policy::GrantWord;
 use toolcell_spec::text::{Whitespace, visible};
 
+use super::cluster::ClusterSection;
 use super::config_text::{self, ConfigText, line};
 use super::declared::{self, DeclaredTool};
 use super::issuer::IssuerSection;
@@ -39,6 +40,7 @@ pub struct ConfigFile {
     pub limits: LimitSection,
     pub approvals: ApprovalSection,
     pub cache: CacheSection,
+    pub cluster: ClusterSection,
     pub compile: CompileSection,
     pub log: JournalSection,
     pub registry: RegistrySection,

@@ -14,6 +14,7 @@ use toolcell_policy::{
 };
 use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, digest};
 
+use super::cluster::ClusterConfig;
 use super::file::{CacheSection, CompileSection, JournalSection, RuleEntry};
 use super::hooks::{self, hook_digest};
 use super::installed::is_same;
@@ -83,6 +84,8 @@ pub struct ConfigLayers {
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
     pub telemetry: TelemetrySettings,
+    /// `None`: all calls run in this process.
+    pub cluster: Option<ClusterConfig>,
     /// The issuers whose access tokens a server accepts.
     pub issuers: Vec<TokenIssuer>,
     /// How `toolcell serve` serves.
@@ -291,6 +294,7 @@ impl ConfigLayers {
             file.path.display()
         );
         super::telemetry::read(&mut self.telemetry, source, &file)?;
+        super::cluster::read(&mut self.cluster, source, &file)?;
         super::issuer::read(&mut self.issuers, source, &file)?;
         if file.server != ServerSection::default() {
             anyhow::ensure!(

@@ -3,6 +3,7 @@
 #[macro_use(guard)]
 extern crate toolcell_spec;
 
+mod cluster;
 mod compilation;
 mod config_text;
 mod declared;
@@ -33,6 +34,7 @@ mod units;
 mod workspace;
 mod yaml;
 
+pub use cluster::{ClusterConfig, ClusterSection};
 pub use compilation::{CompilationSettings, configured_compilation};
 pub use config_text::ConfigText;
 pub use declared::DeclaredTool;

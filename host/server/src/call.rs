@@ -25,7 +25,7 @@ use super::exposed_tools::ExposedTool;
 use super::notices::{CallEventQueue, WantedNotices};
 use super::session::NAME;
 use super::tasks::Tasks;
-use super::{ApprovalSettings, Server, ServerTools, trace};
+use super::{ApprovalSettings, Server, ServerTools, repeats, trace};
 
 /// Seconds; the call was refused for want of room.
 const RETRY_AFTER: f64 = 1.0;
@@ -459,6 +459,7 @@ fn spec(name: &str, input: Input, seen: &WaitingRequest<'_>) -> CallSpec {
     let session = session(&offering.approvals, caller);
     CallSpec {
         native_call_id: Some(context.id.to_string()),
+        idempotency_key: repeats::named(context),
         timeout: timeout(context),
         mapping: Some(mapping(name, context)),
         trace: trace::of_mcp(offering, session.as_deref(), context),

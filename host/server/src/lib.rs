@@ -176,6 +176,16 @@ impl Server {
         }
     }
 
+    /// The tools of all callers that are no principals, or of the principal `name`; `None` if there is no such principal.
+    pub fn tools_of(&self, principal: Option<&str>) -> Option<Arc<ServerTools>> {
+        let all = self.offering();
+        let Some(name) = principal else {
+            return Some(all);
+        };
+        let own = all.principals.get(&toolcell_policy::token_caller(name))?;
+        Some(own.tools(&all))
+    }
+
     /// Running calls finish with their offering; calls that wait for an approval are refused, because the question was
     /// about the old one. Returns what changed of the surface.
     pub async fn replace(&self, mut offering: ServerTools) -> Option<String> {

@@ -88,6 +88,12 @@ impl ClientSession {
     }
 }
 
+/// The caller's name for the request.
+pub(super) fn named(context: &RequestContext<RoleServer>) -> Option<String> {
+    let key = key(context).ok().flatten();
+    key.map(|key| key.execution_id)
+}
+
 fn key(context: &RequestContext<RoleServer>) -> Result<Option<ExecutionKey>, ErrorData> {
     let Some(key) = context.meta.get(META) else {
         return Ok(None);

@@ -1,5 +1,5 @@
 use super::ErrorCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::invocation::HIDDEN;
@@ -18,7 +18,7 @@ use super::{
 ///     Ok((serde_json::to_string(record)?, record.invocation.started_at().is_some()))
 /// }
 /// ```
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CallRecord {
     /// Absent when no tool was found.
     pub declaration: Option<std::sync::Arc<ToolDeclaration>>,

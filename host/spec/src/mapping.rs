@@ -153,7 +153,7 @@ pub fn native_ref<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -
 /// }
 /// assert!(!was_replaced(&ResultMappings::default()));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultMappings {
     /// 1 for a tool's output, or 0.
     pub tool: u32,

@@ -4,7 +4,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toolcell_engine::approval::{Approver, Respondent, Session};
 use toolcell_engine::catalog::Tool;
-use toolcell_engine::pipeline::{Background, CallWorkspace, Callee, RecordKeeper, StoredCallRef};
+use toolcell_engine::pipeline::{
+    Background, CallWorkspace, Callee, RecordKeeper, StartGate, StoredCallRef,
+};
 use toolcell_executor::Cancellation;
 use toolcell_journal::Listener;
 use toolcell_policy::secret::Secrets;
@@ -37,6 +39,9 @@ pub struct CallSpec {
     pub session: Session,
     /// The caller's own id for the call, verbatim.
     pub native_call_id: Option<String>,
+    /// The caller's name for this request: on the machines of a cluster, the same request by the same caller is one call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
     /// The lower of this and the limits of the tool set counts.
     pub timeout: Option<Duration>,
     /// `true` if the caller has the tool's schema; `None`: unless its lifecycle is `deferred`.
@@ -64,6 +69,7 @@ impl CallSpec {
             actor_ref: None,
             session: Session::None,
             native_call_id: None,
+            idempotency_key: None,
             timeout: None,
             is_loaded: None,
             surface_id: None,
@@ -149,6 +155,8 @@ pub struct CallContext {
     pub secrets: Secrets,
     /// Its files are given to the tool as `/workspace`, where relative paths start.
     pub workspace: Option<CallWorkspace>,
+    /// Asked before the guest runs with its permit; `None` if nobody is.
+    pub start_gate: Option<Arc<dyn StartGate>>,
     /// Ends the call instead of a run: its tool cannot be loaded, or there is no room.
     pub refusal: Option<Refusal>,
 }

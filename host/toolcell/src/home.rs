@@ -122,6 +122,11 @@ impl Home {
         self.0.join("keys").join("calls")
     }
 
+    /// The seed of the key with which this gateway of a cluster signs its calls.
+    pub fn cluster_key(&self) -> PathBuf {
+        self.0.join("keys").join("cluster")
+    }
+
     /// Seals what calls in the journal would run with; kept apart from it.
     pub fn journal_key(&self) -> PathBuf {
         self.0.join("keys").join("journal")

@@ -34,7 +34,7 @@ pub use call_spec::{CallContext, CallSpec};
 pub use compiling::compile_if_asked;
 pub use home::Home;
 pub use host::{ComponentTools, Host};
-pub use tool_set::{CallHandle, ToolSet, ToolTerms};
+pub use tool_set::{CallHandle, Elsewhere, ToolSet, ToolTerms};
 pub use toolcell_engine::approval::{Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent};
 pub use toolcell_engine::catalog::Tool;
 pub use toolcell_engine::pipeline::{

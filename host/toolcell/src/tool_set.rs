@@ -8,11 +8,13 @@ use std::time::Duration;
 use serde_json::Value;
 use toolcell_engine::approval::Terms;
 use toolcell_engine::catalog::{Surface, Tool, pick};
-use toolcell_engine::pipeline::{self, BatchCall, CallExplanation, CallWorkspace, Callee, Request};
+use toolcell_engine::pipeline::{
+    self, BatchCall, CallExplanation, CallWorkspace, Callee, ForwardFn, ForwardedCall, Request,
+};
 use toolcell_engine::scheduler::CallerTurns;
 use toolcell_policy::{Grants, Limits, Policy};
 use toolcell_spec::EXPIRE_DEFAULT;
-use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal};
+use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
 
 use crate::{CallContext, CallSpec, Cancellation, Host};
@@ -48,6 +50,48 @@ pub struct ToolSet {
     /// Time for which a question about a call stays open.
     pub expire: Duration,
     offer: Option<Arc<ToolOffers>>,
+    /// `None`: on this machine.
+    pub elsewhere: Option<Arc<dyn Elsewhere>>,
+}
+
+/// Runs calls on other machines, which decide about them.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use toolcell::{CallSpec, Cancellation, Elsewhere, ErrorCode, Refusal, ToolEvent};
+/// use toolcell_engine::pipeline::ForwardedCall;
+/// use toolcell_system::BoxFuture;
+///
+/// /// No machine is there.
+/// struct Nowhere;
+///
+/// impl Elsewhere for Nowhere {
+///     fn of_principal(&self, _: &str) -> Arc<dyn Elsewhere> {
+///         Arc::new(Self)
+///     }
+///
+///     fn call<'a>(
+///         &'a self,
+///         _: CallSpec,
+///         _: Cancellation,
+///         _: &'a (dyn Fn(&ToolEvent) + Send + Sync),
+///     ) -> BoxFuture<'a, Result<ForwardedCall, Refusal>> {
+///         Box::pin(async { Err(Refusal::new(ErrorCode::ClusterUnavailable, "no machine is there")) })
+///     }
+/// }
+/// ```
+pub trait Elsewhere: Send + Sync {
+    /// The same for calls of the principal `name`, whose rules those machines have.
+    fn of_principal(&self, name: &str) -> Arc<dyn Elsewhere>;
+
+    /// The record of the call. `hear` gets its events meanwhile.
+    fn call<'a>(
+        &'a self,
+        spec: CallSpec,
+        cancellation: Cancellation,
+        hear: &'a (dyn Fn(&ToolEvent) + Send + Sync),
+    ) -> BoxFuture<'a, Result<ForwardedCall, Refusal>>;
 }
 
 struct ToolOffers {
@@ -91,7 +135,15 @@ impl ToolSet {
             limits: Limits::default(),
             expire: EXPIRE_DEFAULT,
             offer: None,
+            elsewhere: None,
         }
+    }
+
+    /// Has the calls of these tools run elsewhere, with the grants and rules that are there. The surface and the time limits
+    /// of this set hold, too.
+    #[must_use]
+    pub fn with_elsewhere(self, elsewhere: Option<Arc<dyn Elsewhere>>) -> Self {
+        Self { elsewhere, ..self }
     }
 
     /// The grants hold for every call alike.
@@ -157,15 +209,25 @@ impl ToolSet {
     pub fn call(self: &Arc<Self>, spec: CallSpec, context: CallContext) -> CallHandle {
         let tools = Arc::clone(self);
         let cancellation = context.cancellation.clone();
+        let asked = self
+            .elsewhere
+            .clone()
+            .map(|elsewhere| (elsewhere, spec.clone()));
+        let has_workspace = context.workspace.is_some();
         let (request, refusal) = self.request(spec, context);
+        let refusal = refusal.or_else(|| (asked.is_some() && has_workspace).then(no_workspace));
         let turns = CallerTurns::new(request.actor_ref.as_deref());
         CallHandle {
             turns,
             call: Box::pin(async move {
                 let services = tools.host.services();
-                match refusal {
-                    Some(refusal) => pipeline::refuse(services, request, refusal).await,
-                    None => pipeline::call(services, request).await,
+                match (refusal, asked) {
+                    (Some(refusal), _) => pipeline::refuse(services, request, refusal).await,
+                    (None, None) => pipeline::call(services, request).await,
+                    (None, Some((elsewhere, spec))) => {
+                        let ask = ask_elsewhere(elsewhere, spec);
+                        pipeline::forward(services, request, ask).await
+                    }
                 }
             }),
             cancellation,
@@ -175,6 +237,7 @@ impl ToolSet {
     /// The same call as a part of a batch of this host.
     pub fn batch_call(&self, id: String, spec: CallSpec, context: CallContext) -> BatchCall {
         let (request, refusal) = self.request(spec, context);
+        let refusal = refusal.or_else(|| self.elsewhere.as_ref().map(|_| no_batch()));
         BatchCall::new(id, request).refusal(refusal)
     }
 
@@ -237,6 +300,7 @@ impl ToolSet {
         request.background = context.background;
         request.keeper = context.keeper;
         request.workspace = context.workspace;
+        request.start_gate = context.start_gate;
         (request, refusal)
     }
 
@@ -249,6 +313,14 @@ impl ToolSet {
         let added = grants.add_workspace(&workspace.tree(), workspace.name());
         added.map_err(|error| Refusal::new(ErrorCode::GrantInvalid, format!("{error:#}")))?;
         Ok(Arc::new(grants))
+    }
+
+    /// `true` if the tool of `spec`, in its component if it names one, is on this machine.
+    pub fn has(&self, spec: &CallSpec) -> bool {
+        self.find(spec).find(self.host.catalog()).is_ok_and(|tool| {
+            let component = spec.component.as_ref();
+            component.is_none_or(|component| component == tool.component())
+        })
     }
 
     /// A tool that is not resolved here is looked up by the host, which says why there is none.
@@ -313,6 +385,27 @@ impl ToolSet {
         let id = own.unwrap_or_else(|| Arc::clone(offer.surface.id()));
         callee.on_surface(id, refusal)
     }
+}
+
+fn no_workspace() -> Refusal {
+    let message = "the files of the workspace are on this machine, and the tool runs on the workers of a cluster";
+    Refusal::new(ErrorCode::ClusterWorkspace, message)
+}
+
+fn no_batch() -> Refusal {
+    let message = "a batch needs its tools on this machine, and these run on the workers of a cluster: call them one by one";
+    Refusal::new(ErrorCode::ClusterBatch, message)
+}
+
+/// Boxed, to keep the future of a call on this machine small.
+fn ask_elsewhere(elsewhere: Arc<dyn Elsewhere>, spec: CallSpec) -> ForwardFn {
+    Box::new(move |tool, wall, cancellation, hear| {
+        let spec = CallSpec {
+            timeout: Some(wall),
+            ..spec.exactly(tool)
+        };
+        Box::pin(async move { elsewhere.call(spec, cancellation, hear).await })
+    })
 }
 
 /// A begun call, ended once the record is there.

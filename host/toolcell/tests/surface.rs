@@ -56,7 +56,7 @@ fn the_public_surface_is_the_recorded_one() {
 }
 
 /// A program that embeds the host has to learn no more than these.
-const NAMES_MAX: usize = 80;
+const NAMES_MAX: usize = 81;
 
 #[test]
 fn the_library_exports_few_names() {

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Call tools", &["call", "batch", "describe", "search"]),
     (
         "Connect agents and models",
         &["mcp", "serve", "bundle", "export", "respond", "surface"],
     ),
+    ("Use many machines", &["work", "cluster"]),
     (
         "Manage installed tools",
         &[

@@ -11,6 +11,8 @@ mod calls;
 mod check;
 mod client_servers;
 mod clients;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod completions;
 mod configuration;
 mod deferred_args;
@@ -52,6 +54,8 @@ mod surface;
 mod trace;
 mod trust;
 mod verify;
+#[cfg(feature = "cluster")]
+mod work;
 mod workspace;
 mod wrap;
 mod zip;
@@ -113,6 +117,12 @@ enum Command {
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Serve tools over HTTP, as MCP and as a plain API
     Serve(DeferredArgs<serve::Serve>),
+    /// Run calls that the gateways of a cluster accept
+    #[cfg(feature = "cluster")]
+    Work(DeferredArgs<work::Work>),
+    /// Show the workers and calls of a cluster
+    #[cfg(feature = "cluster")]
+    Cluster(DeferredArgs<cluster::ManageCluster>),
     /// Create a tool from a template
     New(DeferredArgs<new::New>),
     /// Build a tool from its source folder
@@ -213,6 +223,10 @@ pub(super) fn run() -> ExitCode {
         Command::Remove(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
+        #[cfg(feature = "cluster")]
+        Command::Work(DeferredArgs(command)) => command.run(),
+        #[cfg(feature = "cluster")]
+        Command::Cluster(DeferredArgs(command)) => command.run(),
         Command::New(DeferredArgs(command)) => command.run(),
         Command::Build(DeferredArgs(command)) => command.run(),
         Command::Check(DeferredArgs(command)) => command.run(),

@@ -2,7 +2,7 @@ mod checking;
 mod listening;
 mod open_files;
 mod options;
-mod signals;
+pub(super) mod signals;
 
 use std::fmt;
 use std::io::Write;

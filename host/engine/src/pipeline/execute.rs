@@ -33,6 +33,9 @@ pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Ex
         return Box::pin(go_on(journey, permission, kept)).await;
     }
     let CallPermission { tool, permit } = permission;
+    if let Some(gate) = journey.request.start_gate.clone() {
+        gate.start(may_change(&permit)).await?;
+    }
     journey.advance(Status::Running)?;
     // Before its effect: a call whose start cannot be written down does not run.
     journey.changes = !permit.changes_nothing();
@@ -57,6 +60,12 @@ pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Ex
         execution = Box::pin(retry::go_on(journey, &permit, run, execution)).await;
     }
     Ok(executed(journey, tool, &permit, execution))
+}
+
+/// As seen from elsewhere, where a request or a secret counts, whatever the tool says of its requests.
+fn may_change(permit: &Permit) -> bool {
+    let capability = permit.capability();
+    !permit.changes_nothing() || !capability.network.is_empty() || !capability.secrets.is_empty()
 }
 
 async fn go_on(

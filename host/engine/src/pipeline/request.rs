@@ -19,6 +19,7 @@ use super::workspace::CallWorkspace;
 
 use super::background::Background;
 use super::call_state::StoredCallRef;
+use super::start_gate::StartGate;
 
 /// The tool of a call: a name to look up, or a resolved tool.
 ///
@@ -108,7 +109,7 @@ impl Callee {
     }
 
     /// Looks up an unresolved tool. Fails with `unknown_tool` if the name is unknown or ambiguous.
-    pub(super) fn find(&self, catalog: &Catalog) -> Result<Arc<Tool>, Refusal> {
+    pub fn find(&self, catalog: &Catalog) -> Result<Arc<Tool>, Refusal> {
         self.tool
             .clone()
             .map_or_else(|| catalog.resolve(&self.name), Ok)
@@ -207,6 +208,8 @@ pub struct Request {
     pub workspace: Option<CallWorkspace>,
     /// Keeps records of the tool's calls at all depths: the caller gets only its own.
     pub keeper: Option<Arc<dyn RecordKeeper>>,
+    /// Asked before each guest runs with its permit; `None` if nobody is.
+    pub start_gate: Option<Arc<dyn StartGate>>,
 }
 
 /// Keeps the records of calls that tools make.
@@ -263,6 +266,7 @@ impl Request {
             background: None,
             workspace: None,
             keeper: None,
+            start_gate: None,
         }
     }
 
@@ -287,6 +291,7 @@ impl Request {
             },
             offered: self.offered.clone(),
             keeper: self.keeper.clone(),
+            start_gate: self.start_gate.clone(),
             // Otherwise the call would use the operator's secrets for this caller. The ceiling bounds where they go.
             secrets: self.secrets.clone(),
             trace: self.trace.as_ref().map(below),

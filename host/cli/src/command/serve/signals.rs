@@ -16,7 +16,7 @@ use crate::show;
 const RELOAD_TIME: Duration = Duration::from_secs(60);
 
 /// Without a service manager that listens, nothing happens.
-pub(super) fn tell(states: &[NotifyState<'_>]) {
+pub(in super::super) fn tell(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }
 

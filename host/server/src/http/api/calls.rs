@@ -162,6 +162,7 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(ApiCall, Option<bool>), Pro
     let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
     let spec = CallSpec {
         native_call_id,
+        idempotency_key: key(headers)?.map(str::to_owned),
         timeout: timeout_ms.map(Duration::from_millis),
         trace: of_headers(headers),
         ..CallSpec::new(tool, input)

@@ -223,12 +223,18 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
         fields.extend(said.map(|said| (name.to_owned(), said.into())));
     }
     fields.extend(request.user_info.map(|info| ("user_info".to_owned(), info)));
+    // An id is unique in its run.
+    let key = request.execution_id.as_ref().map(|id| {
+        let run = fields.get("run_id").cloned().unwrap_or_default();
+        serde_json::json!([run, id]).to_string()
+    });
     let name = match &tool {
         Ok(named) => named.qualified_name(),
         Err(_) => format!("{}.{}", request.tool.toolkit, request.tool.name),
     };
     let mut spec = CallSpec {
         native_call_id: request.execution_id,
+        idempotency_key: key,
         trace,
         ..CallSpec::new(name, Input::from_text(request.inputs))
     };

@@ -1,0 +1,166 @@
+//! A gateway's calls.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use toolcell::{CallSpec, Cancellation, Elsewhere};
+use toolcell_cluster::{Answer, Ask, AskError, Cluster, Store, SubmitError, digest};
+use toolcell_engine::pipeline::ForwardedCall;
+use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
+use toolcell_system::BoxFuture;
+use ulid::Ulid;
+
+use super::{NOTE, Wait};
+
+pub(super) struct ClusterCalls {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) principal: Option<String>,
+    pub(super) wait: Wait,
+}
+
+impl Elsewhere for ClusterCalls {
+    fn of_principal(&self, name: &str) -> Arc<dyn Elsewhere> {
+        Arc::new(Self {
+            cluster: Arc::clone(&self.cluster),
+            principal: Some(name.to_owned()),
+            wait: self.wait,
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        spec: CallSpec,
+        cancellation: Cancellation,
+        hear: &'a (dyn Fn(&ToolEvent) + Send + Sync),
+    ) -> BoxFuture<'a, Result<ForwardedCall, Refusal>> {
+        Box::pin(async move {
+            let tool = spec.tool.clone();
+            let ask = self.ask(spec)?;
+            let (events, mut heard) = mpsc::unbounded_channel::<Vec<u8>>();
+            let asked = self.cluster.ask(
+                ask,
+                move |event| _ = events.send(event.to_vec()),
+                canceled(&cancellation),
+            );
+            let mut asked = std::pin::pin!(asked);
+            let answer = loop {
+                tokio::select! {
+                    biased;
+                    Some(event) = heard.recv() => tell(hear, &event),
+                    answer = &mut asked => break answer,
+                }
+            };
+            while let Ok(event) = heard.try_recv() {
+                tell(hear, &event);
+            }
+            let record = record(answer, &tool)?;
+            let payloads = self.payloads(&record).await?;
+            Ok(ForwardedCall { record, payloads })
+        })
+    }
+}
+
+impl ClusterCalls {
+    fn ask(&self, spec: CallSpec) -> Result<Ask, Refusal> {
+        let request = self.request(&spec);
+        let call = match &spec.idempotency_key {
+            None => Ulid::generate().to_string(),
+            // Of this caller alone, whichever gateway gets it.
+            Some(key) => {
+                let caller = spec.actor_ref.as_deref().unwrap_or_default();
+                of_texts(&[caller, self.principal.as_deref().unwrap_or_default(), key])
+            }
+        };
+        let tool = spec.tool.clone();
+        let spec = serde_json::value::to_raw_value(&spec)
+            .map_err(|error| Refusal::host_fault(error.to_string()))?;
+        let wait = self.wait.as_millis().try_into().unwrap_or(u64::MAX);
+        Ok(Ask {
+            call,
+            request,
+            tool,
+            principal: self.principal.clone(),
+            deadline: self.cluster.now().saturating_add(wait),
+            retry: false,
+            spec,
+        })
+    }
+
+    /// What the worker sent of the payloads that the record names.
+    async fn payloads(&self, record: &CallRecord) -> Result<Vec<Vec<u8>>, Refusal> {
+        let sent = record.invocation.extra.get(NOTE).and_then(|note| {
+            let sent = note.get("payloads")?.as_array()?;
+            Some(sent.iter().filter_map(Value::as_str))
+        });
+        let mut payloads = Vec::new();
+        for name in sent.into_iter().flatten() {
+            let payload = self.cluster.object(name).await;
+            payloads.push(payload.map_err(|error| {
+                let message = format!("a part of the result cannot be read: {error}");
+                Refusal::new(ErrorCode::ClusterResultLost, message)
+            })?);
+        }
+        Ok(payloads)
+    }
+
+    /// By what two requests with one key are the same.
+    fn request(&self, spec: &CallSpec) -> String {
+        let component = spec.component.as_deref().unwrap_or_default();
+        let principal = self.principal.as_deref().unwrap_or_default();
+        of_texts(&[principal, &spec.tool, component, spec.input.text()])
+    }
+}
+
+/// Each by its own digest, so that no two lists of texts have one.
+fn of_texts(texts: &[&str]) -> String {
+    let digests: Vec<String> = texts.iter().map(|text| digest(text.as_bytes())).collect();
+    digest(digests.concat().as_bytes())
+}
+
+async fn canceled(cancellation: &Cancellation) -> AbortReason {
+    cancellation.cancelled().await;
+    cancellation
+        .requested()
+        .unwrap_or(AbortReason::UserInterruption)
+}
+
+fn tell(hear: &(dyn Fn(&ToolEvent) + Send + Sync), event: &[u8]) {
+    // Of another version, an event may have another form; the record has them all.
+    if let Ok(event) = serde_json::from_slice(event) {
+        hear(&event);
+    }
+}
+
+fn record(answer: Result<Answer, AskError>, tool: &str) -> Result<Box<CallRecord>, Refusal> {
+    let refusal = match answer {
+        Ok(Answer::Record(record)) => {
+            return serde_json::from_slice(&record).map_err(|error| {
+                let message = format!("the record of the call cannot be read: {error}");
+                Refusal::new(ErrorCode::ClusterResultLost, message)
+            });
+        }
+        Ok(Answer::WorkerLost { worker }) => {
+            let message =
+                format!("the worker {worker} ran {tool} and is gone; what it did until then stays");
+            Refusal::new(ErrorCode::WorkerLost, message)
+        }
+        Ok(Answer::Canceled(_)) => {
+            Refusal::new(ErrorCode::Canceled, "the call was canceled before it began")
+        }
+        Ok(Answer::Expired) => {
+            let message = format!("no worker began {tool} in time");
+            Refusal::new(ErrorCode::NoWorker, message)
+        }
+        Err(AskError::Lost(why)) => Refusal::new(ErrorCode::ClusterResultLost, why),
+        Err(AskError::Submit(error)) => {
+            let code = match &error {
+                SubmitError::OtherRequest => ErrorCode::IdempotencyKeyReused,
+                SubmitError::QueueFull => ErrorCode::ClusterQueueFull,
+                SubmitError::Unavailable(_) => ErrorCode::ClusterUnavailable,
+            };
+            Refusal::new(code, error.to_string())
+        }
+    };
+    Err(refusal)
+}

@@ -1,0 +1,170 @@
+//! The calls that a worker runs: with its own tools, grants, rules and secrets.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+use toolcell::{CallContext, CallSpec, Cancellation, Listener};
+use toolcell_cluster::{Asked, CallRun, Cluster, NotPossible, Runner, StartRequest, WorkerTool};
+use toolcell_engine::pipeline::StartGate;
+use toolcell_server::{Server, ServerTools};
+use toolcell_spec::{CallRecord, ErrorCode, Refusal, ToolEvent};
+use toolcell_system::BoxFuture;
+
+use super::NOTE;
+
+pub(crate) struct WorkerCalls {
+    pub(crate) server: Arc<Server>,
+    pub(crate) cluster: Arc<Cluster>,
+}
+
+/// Of all payloads of one call; what is beyond stays at the worker.
+const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
+
+impl Runner for WorkerCalls {
+    fn run(&self, asked: Asked) -> Pin<Box<dyn Future<Output = CallRun> + Send + '_>> {
+        Box::pin(self.run_asked(asked))
+    }
+
+    fn tools(&self) -> Vec<WorkerTool> {
+        let all = self.everybody();
+        let tools = all.offers.surface().tools().map(|(tool, _)| WorkerTool {
+            name: tool.declaration().qualified_name(),
+            component: tool.component().to_string(),
+        });
+        tools.collect()
+    }
+}
+
+impl WorkerCalls {
+    async fn run_asked(&self, mut asked: Asked) -> CallRun {
+        let Ok(spec) = serde_json::from_slice::<CallSpec>(&asked.spec) else {
+            self.cluster
+                .warn("a call is of another version of toolcell, and left to other workers");
+            return CallRun::NotHere;
+        };
+        let named = asked.question.principal.as_deref();
+        let (tools, refusal) = match self.server.tools_of(named) {
+            Some(tools) => (tools, None),
+            None => (self.everybody(), Some(unknown(named.unwrap_or_default()))),
+        };
+        if !tools.tools.has(&spec) {
+            return CallRun::NotHere;
+        }
+        let cancellation = Cancellation::default();
+        let context = CallContext {
+            cancellation: cancellation.clone(),
+            listener: Some(Arc::new(EventSender(asked.events))),
+            start_gate: Some(Arc::new(ClusterGate(asked.starts))),
+            refusal,
+            ..CallContext::default()
+        };
+        let mut call = pin!(tools.tools.call(spec, context));
+        let mut is_told = false;
+        let mut record = loop {
+            tokio::select! {
+                biased;
+                record = &mut call => break record,
+                reason = &mut asked.canceled, if !is_told => {
+                    is_told = true;
+                    if let Ok(reason) = reason {
+                        cancellation.cancel(reason);
+                    }
+                }
+            }
+        };
+        let payloads = if record.is_never_persisted() {
+            Vec::new()
+        } else {
+            self.send_payloads(&tools, &record).await
+        };
+        let note = json!({
+            "call": asked.question.call,
+            "worker": self.cluster.name(),
+            "epoch": asked.epoch,
+            "payloads": payloads,
+        });
+        record.invocation.note(NOTE, note);
+        written(&record)
+    }
+
+    /// Returns the names of the objects.
+    async fn send_payloads(&self, tools: &ServerTools, record: &CallRecord) -> Vec<String> {
+        let stored = record.persistence.iter();
+        let stored = stored.filter_map(|decision| decision.persisted_ref.as_ref());
+        let mut left = PAYLOAD_BYTES_MAX;
+        let mut sent = Vec::new();
+        for stored in stored {
+            let Ok(payload) = tools.tools.host.payload(&stored.digest, left).await else {
+                continue;
+            };
+            left = left.saturating_sub(payload.len() as u64);
+            match self.cluster.put_object(&payload).await {
+                Ok(name) => sent.push(name),
+                Err(error) => self.cluster.warn(&format!("a payload stays here: {error}")),
+            }
+        }
+        sent
+    }
+
+    /// The tools of callers without rules of their own, for a refusal.
+    fn everybody(&self) -> Arc<ServerTools> {
+        // There is always a set for them.
+        self.server.tools_of(None).unwrap_or_else(|| unreachable!())
+    }
+}
+
+/// A record whose output may be on no disk crosses without it: the servers of a cluster keep what they carry.
+fn written(record: &CallRecord) -> CallRun {
+    let written = if record.is_never_persisted() {
+        serde_json::to_vec(&record.without_output())
+    } else {
+        serde_json::to_vec(record)
+    };
+    // A record is made of texts, numbers and values of JSON.
+    CallRun::Record(written.unwrap_or_default())
+}
+
+fn unknown(principal: &str) -> Refusal {
+    let message = format!("this worker has no principal {principal:?}, whose rules the call needs");
+    Refusal::new(ErrorCode::UnknownPrincipal, message)
+}
+
+struct ClusterGate(mpsc::Sender<StartRequest>);
+
+impl StartGate for ClusterGate {
+    fn start(&self, changes: bool) -> BoxFuture<'_, Result<(), Refusal>> {
+        Box::pin(async move {
+            let (may_start, answer) = oneshot::channel();
+            let request = StartRequest { changes, may_start };
+            if self.0.send(request).await.is_err() {
+                return Err(taken("the worker lost the call"));
+            }
+            match answer.await {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(NotPossible::Canceled)) => Err(Refusal::new(
+                    ErrorCode::Canceled,
+                    "the call was canceled before its tool began",
+                )),
+                Ok(Err(why)) => Err(taken(&why.to_string())),
+                Err(_) => Err(taken("the worker lost the call")),
+            }
+        })
+    }
+}
+
+fn taken(why: &str) -> Refusal {
+    Refusal::new(ErrorCode::CallTaken, why)
+}
+
+struct EventSender(mpsc::UnboundedSender<Vec<u8>>);
+
+impl Listener for EventSender {
+    fn event(&self, event: &ToolEvent) {
+        // Nobody listens after the call.
+        if let Ok(event) = serde_json::to_vec(event) {
+            let _ = self.0.send(event);
+        }
+    }
+}

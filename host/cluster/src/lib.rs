@@ -1,0 +1,47 @@
+//! Calls over many machines. A gateway accepts a call and asks; a worker decides with its own policy, and runs it; the
+//! queue and the store between them, NATS JetStream, deliver at least once and compare revisions. One value for each call,
+//! the [`Claim`], makes one result of that.
+//!
+//! The protocol is in `claim` (the states, as pure functions), `hold`, `worker`, `gateway` and `sweeper` (who changes
+//! them, over the trait [`Store`]); `nats` connects it to servers. `simulation` drives that code through failures that a seed chooses.
+
+#[macro_use]
+extern crate toolcell_spec;
+
+/// A guard of the protocol. The simulation leaves each out in turn, and must find a schedule that shows it.
+#[cfg(not(test))]
+macro_rules! fence {
+    ($name:literal) => {
+        guard!($name)
+    };
+}
+#[cfg(test)]
+macro_rules! fence {
+    ($name:literal) => {
+        (guard!($name) && crate::simulation::stands($name))
+    };
+}
+
+mod claim;
+mod gateway;
+mod hold;
+mod nats;
+mod question;
+mod store;
+mod sweeper;
+mod worker;
+
+#[cfg(test)]
+mod simulation;
+
+pub use claim::{Claim, End, Holder, Lease, NotPossible, Stage, UnixMillis};
+pub use gateway::{SubmitError, cancel, follow, submit};
+pub use hold::Hold;
+pub use nats::{
+    Answer, Ask, AskError, Asked, CallRun, Cluster, ClusterError, ClusterSettings, ClusterState,
+    Login, OpenCall, Runner, StartRequest, WarnFn, WorkerState, WorkerTool, new_key, public_key,
+};
+pub use question::{Question, QuestionError, Seal, Spec, digest};
+pub use store::{Delivery, Entry, PublishError, Revision, Store, Unavailable, WriteError};
+pub use sweeper::{Sweeper, sweep};
+pub use worker::{Outcome, Run, RunOutcome, work};

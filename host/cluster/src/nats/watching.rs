@@ -1,0 +1,172 @@
+//! What this process sees of the calls: each change wakes who follows the call, and the sweeper notes when it was.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use async_nats::jetstream::kv::{self, Operation};
+use futures_util::StreamExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Cluster;
+use crate::claim::{End, Lease};
+use crate::store::{Entry, Revision, Store};
+use crate::sweeper::{self, Sweeper};
+
+/// A follower that missed a change asks again after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// Before a watch that ended is made again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// A sweeper that was not asked for so long slept, as a stopped process does.
+const SLEPT: u32 = 4;
+
+pub(super) struct Watching {
+    sweeper: Mutex<Sweeper>,
+    followed: Mutex<HashMap<String, watch::Sender<Revision>>>,
+    begin: Instant,
+    lease: Lease,
+}
+
+/// While it lives, changes of the call are noted.
+pub(super) struct Followed {
+    watching: Arc<Watching>,
+    call: String,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let mut followed = lock(&self.watching.followed);
+        // Two deliveries of one call can follow it at once.
+        let is_last = followed
+            .get(&self.call)
+            .is_some_and(|sender| sender.receiver_count() == 0);
+        if is_last {
+            followed.remove(&self.call);
+        }
+    }
+}
+
+impl Watching {
+    pub(super) fn new(lease: Lease) -> Self {
+        Self {
+            sweeper: Mutex::new(Sweeper::new(lease)),
+            followed: Mutex::default(),
+            begin: Instant::now(),
+            lease,
+        }
+    }
+
+    pub(super) fn follow(self: &Arc<Self>, call: &str) -> Followed {
+        let mut followed = lock(&self.followed);
+        followed
+            .entry(call.to_owned())
+            .or_insert_with(|| watch::Sender::new(0));
+        Followed {
+            watching: Arc::clone(self),
+            call: call.to_owned(),
+        }
+    }
+
+    /// Returns when the call has a later revision than `seen`, or after a while.
+    pub(super) async fn changed(&self, call: &str, seen: Revision) {
+        let receiver = lock(&self.followed).get(call).map(watch::Sender::subscribe);
+        let Some(mut receiver) = receiver else {
+            return tokio::time::sleep(ASK_AGAIN).await;
+        };
+        let later = receiver.wait_for(|revision| *revision > seen);
+        let _ = tokio::time::timeout(ASK_AGAIN, later).await;
+    }
+
+    fn see(&self, entry: &kv::Entry) {
+        let at = self.begin.elapsed();
+        if entry.operation == Operation::Put {
+            // Another version may write what this one cannot read.
+            let Ok(claim) = serde_json::from_slice(&entry.value) else {
+                tracing::debug!(call = entry.key, "a call cannot be read");
+                return;
+            };
+            let revision = entry.revision;
+            lock(&self.sweeper).see(&entry.key, Entry { claim, revision }, at);
+        } else {
+            lock(&self.sweeper).forget(&entry.key);
+        }
+        if let Some(sender) = lock(&self.followed).get(&entry.key) {
+            sender.send_replace(entry.revision);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Watches the calls, again after each failure.
+pub(super) async fn watch(cluster: Weak<Cluster>, stop: CancellationToken) {
+    loop {
+        let Some(calls) = cluster.upgrade() else {
+            return;
+        };
+        let watch = calls.resources.calls.watch_with_history(">").await;
+        let watching = Arc::clone(&calls.watching);
+        drop(calls);
+        if let Ok(mut watch) = watch {
+            // It begins with all values that there are.
+            *lock(&watching.sweeper) = Sweeper::new(watching.lease);
+            loop {
+                let entry = tokio::select! {
+                    entry = watch.next() => entry,
+                    () = stop.cancelled() => return,
+                };
+                match entry {
+                    Some(Ok(entry)) => watching.see(&entry),
+                    Some(Err(error)) => {
+                        tracing::debug!(%error, "the watch of calls ended");
+                        break;
+                    }
+                    None => break,
+                }
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Sweeps, until the process ends.
+pub(super) async fn sweep(cluster: Weak<Cluster>, stop: CancellationToken) {
+    let mut last = Instant::now();
+    loop {
+        let Some(strong) = cluster.upgrade() else {
+            return;
+        };
+        let watching = Arc::clone(&strong.watching);
+        let every = watching.lease.time / 4;
+        let slept = last.elapsed() > every * SLEPT;
+        last = Instant::now();
+        let at = watching.begin.elapsed();
+        // A store that does not answer let nobody renew a lease. Any key will do.
+        let answers = strong.is_connected() && strong.read("none").await.is_ok();
+        if slept || !answers {
+            lock(&watching.sweeper).restart(at);
+        } else {
+            let due = lock(&watching.sweeper).due(at, strong.now());
+            for (call, entry) in sweeper::sweep(&*strong, due).await {
+                let what = match entry.claim.end() {
+                    Some(End::Expired) => "no worker began it in time",
+                    Some(_) => "its worker is gone",
+                    None => "its worker is gone; it waits for another one",
+                };
+                strong.warn(&format!("the call {call}: {what}"));
+            }
+        }
+        drop(strong);
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
