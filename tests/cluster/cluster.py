@@ -1,4 +1,4 @@
-"""Calls over machines, each case with processes of its own: `cluster.py CASE..`, or all."""
+"""Calls over machines, each case with processes of its own: `cluster.py CASE..`, or all but the figures."""
 
 from __future__ import annotations
 
@@ -11,23 +11,13 @@ import threading
 import time
 from pathlib import Path
 
+import approvals
+import cuts
+import figures
+import hostile
+import tenants
+from cases import CASES, case, lines, write_grant
 from machines import LEASE, Machines, Reply, Worker, wait_until
-
-CASES = []
-
-
-def case(test):
-    CASES.append(test)
-    return test
-
-
-def lines(file: Path) -> list[str]:
-    return file.read_text().splitlines() if file.exists() else []
-
-
-def write_grant(folder: Path) -> str:
-    folder.mkdir(exist_ok=True)
-    return f"--allow-write={folder}"
 
 
 @case
@@ -303,9 +293,10 @@ CALLS = 300
 
 
 def main(named: list[str]) -> None:
-    chosen = [test for test in CASES if not named or test.__name__ in named]
-    assert chosen, f"no such case: {named}; there are {[test.__name__ for test in CASES]}"
-    for test in chosen:
+    known = {test.__name__: test for test in [*CASES, figures.figures]}
+    unknown = set(named) - set(known)
+    assert not unknown, f"no such case: {unknown}; there are {list(known)}"
+    for test in [known[name] for name in named] or CASES:
         print(test.__name__, flush=True)
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="toolcell-cluster-") as folder, Machines(Path(folder)) as machines:

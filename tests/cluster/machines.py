@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import ctypes
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -33,8 +36,84 @@ def wait_until(what: str, is_so, patience: float = PATIENCE) -> None:
         time.sleep(0.05)
 
 
+class Network:
+    """A network of its own with one link to this machine, which can be cut. Needs root."""
+
+    made = 0
+
+    def __init__(self):
+        number, Network.made = Network.made, Network.made + 1
+        self.name, self.link = f"toolcell{os.getpid()}-{number}", f"tcl{os.getpid()}-{number}"
+        net = f"198.18.{os.getpid() % 256}"
+        self.address, own = f"{net}.{4 * number + 1}", f"{net}.{4 * number + 2}"
+        ip("netns", "add", self.name)
+        ip("link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        ip("addr", "add", f"{self.address}/30", "dev", self.link)
+        ip("link", "set", self.link, "up")
+        ip("-n", self.name, "addr", "add", f"{own}/30", "dev", "eth0")
+        ip("-n", self.name, "link", "set", "eth0", "up")
+        ip("-n", self.name, "link", "set", "lo", "up")
+
+    def cut(self) -> None:
+        """Packets vanish; no connection is told."""
+        ip("link", "set", self.link, "down")
+
+    def mend(self) -> None:
+        ip("link", "set", self.link, "up")
+
+    def enter(self) -> None:
+        """The calling thread is in this network from now on."""
+        with open(f"/run/netns/{self.name}") as file:
+            assert ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0x40000000) == 0, os.strerror(ctypes.get_errno())
+
+    def remove(self) -> None:
+        ip("netns", "delete", self.name)
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+class Proxy(threading.Thread):
+    """Between a process and its NATS server. It passes what the process says until it has passed `word`, and then nothing more in
+    either direction until it is told to."""
+
+    def __init__(self, server: int, word: bytes):
+        super().__init__(daemon=True)
+        self.server, self.word = server, word
+        self.passes = threading.Event()
+        self.passes.set()
+        self.heard = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            client = self.listener.accept()[0]
+            server = socket.create_connection(("127.0.0.1", self.server))
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=self.copy, args=(one, other, one is client), daemon=True).start()
+
+    def copy(self, one: socket.socket, other: socket.socket, is_client: bool) -> None:
+        try:
+            while data := one.recv(1 << 16):
+                is_it = is_client and not self.heard.is_set() and self.word in data
+                self.passes.wait()
+                if is_it:
+                    self.passes.clear()
+                    self.heard.set()
+                other.sendall(data)
+        except OSError:
+            pass
+        one.close()
+        other.close()
+
+
 class Process:
     """A process whose standard error is a file."""
+
+    network: Network | None = None
 
     def __init__(self, folder: Path, command: list[str], home: Path | None = None):
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,8 +123,9 @@ class Process:
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
+        entry = ["nsenter", f"--net=/run/netns/{self.network.name}"] if self.network else []
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+            self.process = subprocess.Popen(entry + self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
                                             env=self.environment)
 
     def says(self, text: str, after: int = 0) -> bool:
@@ -54,6 +134,12 @@ class Process:
 
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def run(self, *words: str) -> str:
+        """What a command with the same home prints."""
+        said = subprocess.run([TOOLCELL, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE)
+        assert said.returncode == 0, said
+        return said.stdout
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -69,10 +155,13 @@ class Process:
 
 
 class Nats(Process):
-    def __init__(self, folder: Path, port: int, others: tuple[int, list[int]] | None = None, name: str = "one"):
+    def __init__(self, folder: Path, port: int, others: tuple[int, list[int]] | None = None, name: str = "one",
+                 host: str = "127.0.0.1", jetstream: bool = True, more: str = ""):
         self.port = port
         folder.mkdir(parents=True, exist_ok=True)
-        settings = f'server_name: {name}\nlisten: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder}/store", sync_interval: always }}\n'
+        settings = f'server_name: {name}\nlisten: "{host}:{port}"\n{more}\n'
+        if jetstream:
+            settings += f'jetstream {{ store_dir: "{folder}/store", sync_interval: always }}\n'
         if others is not None:
             own, ports = others
             routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
@@ -87,11 +176,19 @@ class Nats(Process):
         return self
 
 
-def settings(servers: list[int], **fields: object) -> str:
-    addresses = [f"nats://127.0.0.1:{port}" for port in servers]
-    lines = ["[cluster]", f"servers = {json.dumps(addresses)}", f'lease = "{LEASE}s"']
-    lines += [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+def settings(ports: list[int], **fields: object) -> str:
+    addresses = [f"nats://127.0.0.1:{port}" for port in ports]
+    fields = {"servers": addresses, "lease": f"{LEASE}s", **fields}
+    lines = ["[cluster]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items())]
     return "\n".join(lines) + "\n"
+
+
+@dataclass
+class Login:
+    """A user of NATS: a public nkey, and the file with its seed."""
+
+    public: str
+    file: str
 
 
 @dataclass
@@ -110,16 +207,15 @@ class Reply:
 
 
 class Gateway(Process):
-    def __init__(self, folder: Path, servers: list[int], *options: str, more: str = "", **fields: object):
+    def __init__(self, folder: Path, ports: list[int], *options: str, more: str = "", **fields: object):
         folder.mkdir(parents=True)
-        (folder / "toolcell.toml").write_text(settings(servers, **fields) + more)
+        (folder / "toolcell.toml").write_text(settings(ports, **fields) + more)
         command = [TOOLCELL, "serve", "--cluster", LEDGER, "--listen=127.0.0.1:0", *options]
         super().__init__(folder, command)
 
     @property
     def key(self) -> str:
-        said = subprocess.run([TOOLCELL, "cluster", "key"], env=self.environment, cwd=self.folder, capture_output=True, check=True)
-        return said.stdout.decode().strip()
+        return self.run("cluster", "key").strip()
 
     def up(self) -> Gateway:
         before = len(self.text())
@@ -131,7 +227,13 @@ class Gateway(Process):
         self.token = told[1] if told else None
         return self
 
-    def call(self, tool: str, arguments: dict, key: str | None = None, token: str | None = None, patience: float = PATIENCE) -> Reply:
+    def call(self, *arguments: object, **named: object) -> Reply:
+        if self.network is None:
+            return self.ask(*arguments, **named)
+        with concurrent.futures.ThreadPoolExecutor(1, initializer=self.network.enter) as inside:
+            return inside.submit(self.ask, *arguments, **named).result()
+
+    def ask(self, tool: str, arguments: dict, key: str | None = None, token: str | None = None, patience: float = PATIENCE) -> Reply:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token or self.token}"}
         if key is not None:
             headers["Idempotency-Key"] = key
@@ -144,18 +246,21 @@ class Gateway(Process):
             return Reply(error.code, json.load(error))
 
     def payload(self, reference: str) -> bytes:
-        said = subprocess.run([TOOLCELL, "artifact", reference], env=self.environment, cwd=self.folder, capture_output=True, check=True)
-        return said.stdout
+        return self.run("artifact", reference).encode()
+
+    def record(self, call: str) -> dict:
+        said = subprocess.run([TOOLCELL, "show", call, "--json"], env=self.environment, cwd=self.folder, capture_output=True, check=True)
+        return json.loads(said.stdout)
 
     async def begin(self, *arguments: object, **named: object) -> Reply:
         return await asyncio.to_thread(self.call, *arguments, **named)
 
 
 class Worker(Process):
-    def __init__(self, folder: Path, servers: list[int], gateways: list[str], *options: str, more: str = "", **fields: object):
+    def __init__(self, folder: Path, ports: list[int], gateways: list[str], *options: str, more: str = "", **fields: object):
         folder.mkdir(parents=True)
         fields.setdefault("name", folder.name)
-        (folder / "toolcell.toml").write_text(settings(servers, gateways=gateways, **fields) + more)
+        (folder / "toolcell.toml").write_text(settings(ports, gateways=gateways, **fields) + more)
         super().__init__(folder, [TOOLCELL, "work", LEDGER, *options])
 
     def up(self) -> Worker:
@@ -172,9 +277,10 @@ class Machines:
     folder: Path
     all: list[Process] = field(default_factory=list)
     servers: list[int] = field(default_factory=list)
+    networks: list[Network] = field(default_factory=list)
 
-    def nats(self) -> Nats:
-        server = self.add(Nats(self.folder / "nats", free_port()).up())
+    def nats(self, **options: object) -> Nats:
+        server = self.add(Nats(self.folder / "nats", free_port(), **options).up())
         self.servers = [server.port]
         return server
 
@@ -189,18 +295,34 @@ class Machines:
         self.servers = ports
         return servers
 
-    def gateway(self, name: str = "gateway", *options: str, **fields: object) -> Gateway:
-        return self.add(Gateway(self.folder / name, self.servers, *options, **fields).up())
+    def network(self) -> Network:
+        network = Network()
+        self.networks.append(network)
+        return network
 
-    def worker(self, name: str, gateways: list[Gateway], *options: str, **fields: object) -> Worker:
+    def gateway(self, name: str = "gateway", *options: str, network: Network | None = None, **fields: object) -> Gateway:
+        return self.up(Gateway(self.folder / name, self.servers, *options, **self.at(network, fields)), network)
+
+    def worker(self, name: str, gateways: list[Gateway], *options: str, network: Network | None = None, **fields: object) -> Worker:
         keys = [gateway.key for gateway in gateways]
-        return self.add(Worker(self.folder / name, self.servers, keys, *options, **fields).up())
+        return self.up(Worker(self.folder / name, self.servers, keys, *options, **self.at(network, fields)), network)
 
-    def status(self) -> dict:
-        home = next(one for one in self.all if isinstance(one, (Gateway, Worker)) and one.process.poll() is None)
-        said = subprocess.run([TOOLCELL, "cluster", "status", "--json"], env=home.environment, cwd=home.folder,
-                              capture_output=True, check=True)
-        return json.loads(said.stdout)
+    def at(self, network: Network | None, fields: dict) -> dict:
+        servers = {"servers": [f"nats://{network.address}:{port}" for port in self.servers]} if network else {}
+        return {**servers, **fields}
+
+    def up(self, one, network: Network | None):
+        one.network = network
+        return self.add(one).up()
+
+    def login(self, name: str) -> Login:
+        home = Process(self.folder / f"login-{name}", [])
+        return Login(home.run("cluster", "key").strip(), str(home.folder / "keys" / "cluster"))
+
+    def status(self, of: Process | None = None) -> dict:
+        homes = (one for one in self.all if isinstance(one, (Gateway, Worker)) and one.network is None)
+        home = of or next(one for one in homes if one.process.poll() is None)
+        return json.loads(home.run("cluster", "status", "--json"))
 
     def add(self, one):
         self.all.append(one)
@@ -216,3 +338,5 @@ class Machines:
             one.kill()
             if failed is not None:
                 print(f"--- {one.folder.name}\n{one.text()[-3_000:]}")
+        for network in self.networks:
+            network.remove()

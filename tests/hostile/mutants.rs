@@ -496,6 +496,16 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("cluster_source", &[], &["unit:cluster::tests::a_project"]),
     ("cluster_gateway", &[], &["unit:question::tests::"]),
+    (
+        "cluster_approver_signature",
+        &[],
+        &["unit:approvals::tests::an_answer_is"],
+    ),
+    (
+        "cluster_approval_binding",
+        &[],
+        &["unit:approvals::tests::an_answer_to"],
+    ),
     ("cluster_signature", &[], &["unit:question::tests::"]),
     ("telemetry_quotes", &[], &["unit:telemetry::tests::"]),
     (

@@ -38,8 +38,9 @@ pub use claim::{Claim, End, Holder, Lease, NotPossible, Stage, UnixMillis};
 pub use gateway::{SubmitError, cancel, follow, submit};
 pub use hold::Hold;
 pub use nats::{
-    Answer, Ask, AskError, Asked, CallRun, Cluster, ClusterError, ClusterSettings, ClusterState,
-    Login, OpenCall, Runner, StartRequest, WarnFn, WorkerState, WorkerTool, new_key, public_key,
+    Answer, ApproverAnswer, Ask, AskError, Asked, CallRun, Cluster, ClusterError, ClusterSettings,
+    ClusterState, Login, OpenApproval, OpenCall, Runner, SealedAnswer, StartRequest, WarnFn,
+    WorkerState, WorkerTool, new_key, public_key,
 };
 pub use question::{Question, QuestionError, Seal, Spec, digest};
 pub use store::{Delivery, Entry, PublishError, Revision, Store, Unavailable, WriteError};

@@ -63,6 +63,14 @@ impl Seal {
             signature: BASE64URL_NOPAD.encode(&pair.sign(question)?),
         })
     }
+
+    /// `true` if the holder of the key signed `bytes`.
+    pub fn is_of(&self, bytes: &[u8]) -> bool {
+        KeyPair::from_public_key(&self.key).is_ok_and(|pair| {
+            let signature = BASE64URL_NOPAD.decode(self.signature.as_bytes());
+            signature.is_ok_and(|signature| pair.verify(bytes, &signature).is_ok())
+        })
+    }
 }
 
 impl Question {
@@ -76,11 +84,7 @@ impl Question {
         if !is_known {
             return Err(QuestionError::UnknownGateway(seal.key.clone()));
         }
-        let is_signed = KeyPair::from_public_key(&seal.key).is_ok_and(|pair| {
-            let signature = BASE64URL_NOPAD.decode(seal.signature.as_bytes());
-            signature.is_ok_and(|signature| pair.verify(bytes, &signature).is_ok())
-        });
-        if !is_signed && guard!("cluster_signature") {
+        if !seal.is_of(bytes) && guard!("cluster_signature") {
             return Err(QuestionError::WrongSignature);
         }
         serde_json::from_slice(bytes).map_err(|error| QuestionError::Malformed(error.to_string()))

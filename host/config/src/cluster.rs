@@ -1,5 +1,6 @@
 //! `[cluster]`: where other machines are asked to run calls, or ask this one.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct ClusterSection {
     pub key: Option<ConfigText>,
     /// The public nkeys of the gateways whose calls a worker takes; `toolcell cluster key` prints a gateway's.
     pub gateways: Vec<ConfigText>,
+    /// The public nkeys of the approvers whose answers a worker takes, by their names.
+    pub approvers: BTreeMap<String, ConfigText>,
     /// Calls that a worker runs at once [default: 8].
     pub places: Option<usize>,
     /// The name of this process in the cluster [default: the name of its machine, and its process number].
@@ -51,6 +54,8 @@ pub struct ClusterConfig {
     pub ca: Option<PathBuf>,
     pub key: Option<PathBuf>,
     pub gateways: Vec<String>,
+    /// Keys by name.
+    pub approvers: BTreeMap<String, String>,
     pub places: usize,
     pub name: Option<String>,
     pub replicas: usize,
@@ -68,6 +73,7 @@ impl Default for ClusterConfig {
             ca: None,
             key: None,
             gateways: Vec::new(),
+            approvers: BTreeMap::new(),
             places: 8,
             name: None,
             replicas: 1,
@@ -147,15 +153,22 @@ fn settings(file: &ConfigFile) -> anyhow::Result<ClusterConfig> {
         section.credentials.is_none() || section.nkey.is_none(),
         "[cluster] has credentials and nkey: a process signs in with one of them"
     );
-    for key in &section.gateways {
+    let public_key = |what: &str, key: &ConfigText| {
         let is_key = key.len() == 56 && key.starts_with('U');
         let line = file.line_of(key);
         ensure!(
             is_key,
-            "[cluster] gateways in line {line}: a public nkey has 56 characters and begins with U; `toolcell cluster key` \
-             prints a gateway's"
+            "[cluster] {what} in line {line}: a public nkey has 56 characters and begins with U; `toolcell cluster key` \
+             prints that of a machine"
         );
-        settings.gateways.push(key.to_string());
+        Ok(key.to_string())
+    };
+    for key in &section.gateways {
+        settings.gateways.push(public_key("gateways", key)?);
+    }
+    for (name, key) in &section.approvers {
+        let key = public_key("approvers", key)?;
+        settings.approvers.insert(name.clone(), key);
     }
     let number = |what, said: Option<usize>, range: std::ops::RangeInclusive<usize>, default| {
         let said = said.unwrap_or(default);

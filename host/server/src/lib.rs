@@ -6,6 +6,7 @@
 #[macro_use(guard)]
 extern crate toolcell_spec;
 
+mod answering;
 mod asking;
 mod batches;
 mod budget;

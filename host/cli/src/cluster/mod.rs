@@ -1,5 +1,6 @@
 //! This process in a cluster: as a gateway, which has its calls run by workers, or as a worker.
 
+mod approver;
 mod calls;
 mod runner;
 

@@ -1,5 +1,6 @@
 //! The calls that a worker runs: with its own tools, grants, rules and secrets.
 
+use std::collections::BTreeMap;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
@@ -13,10 +14,13 @@ use toolcell_spec::{CallRecord, ErrorCode, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
 
 use super::NOTE;
+use super::approver::ClusterApprover;
 
 pub(crate) struct WorkerCalls {
     pub(crate) server: Arc<Server>,
     pub(crate) cluster: Arc<Cluster>,
+    /// Public keys of those who may answer questions from elsewhere, by name.
+    pub(crate) approvers: Arc<BTreeMap<String, String>>,
 }
 
 /// Of all payloads of one call; what is beyond stays at the worker.
@@ -53,7 +57,14 @@ impl WorkerCalls {
             return CallRun::NotHere;
         }
         let cancellation = Cancellation::default();
+        let approver = ClusterApprover {
+            server: Arc::clone(&self.server),
+            cluster: Arc::clone(&self.cluster),
+            caller: spec.actor_ref.clone(),
+            approvers: Arc::clone(&self.approvers),
+        };
         let context = CallContext {
+            approver: Some(Arc::new(approver)),
             cancellation: cancellation.clone(),
             listener: Some(Arc::new(EventSender(asked.events))),
             start_gate: Some(Arc::new(ClusterGate(asked.starts))),

@@ -1,14 +1,16 @@
 //! `toolcell cluster`: what a cluster has, and the key of this gateway.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcell::Home;
-use toolcell_cluster::{ClusterState, OpenCall, Stage, WorkerState, public_key};
+use toolcell_cluster::{Cluster, ClusterState, OpenCall, Stage, WorkerState, public_key};
 use toolcell_config::{ClusterConfig, ConfigLayers, LayerOptions};
+use toolcell_spec::{ErrorCode, Refusal};
 
-use super::exit::Exit;
+use super::exit::{BadRequest, Exit};
 use super::show;
 use crate::cluster::{self, ClusterConnection};
 use crate::runtime::Runtime;
@@ -24,8 +26,33 @@ pub(super) struct ManageCluster {
 enum ClusterCommand {
     /// List the workers, their tools, and the calls that have not ended
     Status(ClusterStatus),
-    /// Print the public key with which this gateway signs its calls, for `gateways` of its workers
+    /// Print the public key of this home, with which a gateway signs its calls, and an approver its answers: for `gateways`
+    /// and `approvers` of the workers
     Key,
+    /// List the questions about calls that wait at workers, with all that is to be decided about
+    Approvals(ClusterStatus),
+    /// Approve a call that waits at a worker
+    Approve(AnswerFromHere),
+    /// Deny a call that waits at a worker
+    Deny(AnswerFromHere),
+}
+
+#[derive(Debug, Args)]
+struct AnswerFromHere {
+    /// The id of the call: `toolcell cluster approvals` lists them
+    id: String,
+    /// Run the call with this JSON as arguments instead
+    #[arg(long, value_name = "JSON")]
+    edit: Option<String>,
+    /// A note for the caller
+    #[arg(long, value_name = "TEXT")]
+    feedback: Option<String>,
+    /// Approve although the question shows a part of the call only
+    #[arg(long)]
+    accept_partial_view: bool,
+    /// Ask the NATS server at URL, instead of those of [cluster]
+    #[arg(long, value_name = "URL")]
+    cluster: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -48,6 +75,9 @@ impl ManageCluster {
                 show::text(&format!("{}\n", public_key(&seed)?))
             }
             ClusterCommand::Status(status) => status.run(&home, config),
+            ClusterCommand::Approvals(asked) => asked.approvals(&home, config),
+            ClusterCommand::Approve(answer) => answer.run(&home, config, true),
+            ClusterCommand::Deny(answer) => answer.run(&home, config, false),
         }
     }
 }
@@ -81,6 +111,103 @@ impl ClusterStatus {
         Ok(Exit::Succeeded)
     }
 }
+
+impl ClusterStatus {
+    fn approvals(self, home: &Home, config: Option<ClusterConfig>) -> anyhow::Result<Exit> {
+        let config = cluster::with_address(config, self.cluster.as_deref());
+        let runtime = Runtime::on_all_processors()?;
+        let open = runtime.block_on(async {
+            let connection = ClusterConnection::open(home, &config, false).await?;
+            let open = connection.cluster.approvals().await;
+            open.map_err(cluster::unanswered)
+        });
+        let open = match open {
+            Ok(open) => open,
+            Err(refusal) => return show::refuse(&refusal, self.json),
+        };
+        if self.json {
+            return show::print_json(&json!({ "approvals": open }));
+        }
+        if open.is_empty() {
+            return show::text("no call waits for an approval\n");
+        }
+        let paragraphs = open.iter().map(|asked| {
+            let caller = asked.caller.as_deref().unwrap_or("nobody");
+            let cut = if asked.cut { "; a part of it only" } else { "" };
+            format!(
+                "{} at {}, called by {caller}, open until {}{cut}\n{}\n",
+                asked.invocation_id, asked.worker, asked.expires_at, asked.prompt
+            )
+        });
+        show::text(&paragraphs.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl AnswerFromHere {
+    fn run(
+        self,
+        home: &Home,
+        config: Option<ClusterConfig>,
+        approved: bool,
+    ) -> anyhow::Result<Exit> {
+        let edit = self.edit.as_deref().map(serde_json::from_str::<Value>);
+        let edit = edit
+            .transpose()
+            .map_err(|error| BadRequest(format!("--edit is no JSON: {error}")))?;
+        let answer = json!({
+            "approved": approved,
+            "accept_partial_view": self.accept_partial_view,
+            "edit": edit,
+            "feedback": self.feedback,
+        });
+        let config = cluster::with_address(config, self.cluster.as_deref());
+        let runtime = Runtime::on_all_processors()?;
+        let taken = runtime.block_on(async {
+            let connection = ClusterConnection::open(home, &config, true).await?;
+            answered(&connection.cluster, &self.id, answer.to_string()).await
+        });
+        match taken {
+            Err(refusal) => show::refuse(&refusal, false),
+            Ok(Some(why)) => {
+                show::say(&format!("the worker did not take the answer: {why}"));
+                Ok(Exit::Refused)
+            }
+            Ok(None) => {
+                let what = if approved { "approved" } else { "denied" };
+                show::say(&format!("{}: {what}", self.id));
+                Ok(Exit::Succeeded)
+            }
+        }
+    }
+}
+
+/// Waits until the worker has taken the answer. Returns why it did not.
+async fn answered(cluster: &Cluster, id: &str, answer: String) -> Result<Option<String>, Refusal> {
+    let unknown = || {
+        let message = format!("no question about a call {id} is open: toolcell cluster approvals");
+        Refusal::new(ErrorCode::UnknownRequest, message)
+    };
+    let is_id = !id.is_empty() && id.chars().all(|letter| letter.is_ascii_alphanumeric());
+    if !is_id {
+        return Err(unknown());
+    }
+    let asked = cluster.approval(id).await.map_err(cluster::unanswered)?;
+    let asked = asked.ok_or_else(unknown)?;
+    let sent = cluster.answer_approval(asked, answer).await;
+    sent.map_err(cluster::unanswered)?;
+    for _ in 0..LOOKS {
+        tokio::time::sleep(LOOK_EVERY).await;
+        match cluster.approval(id).await.map_err(cluster::unanswered)? {
+            None => return Ok(None),
+            Some(asked) if asked.refused.is_some() => return Ok(asked.refused),
+            Some(_) => {}
+        }
+    }
+    Ok(Some("it does not answer".to_owned()))
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 100;
 
 fn for_people(state: &ClusterState) -> String {
     let mut text = format!(

@@ -64,6 +64,7 @@ impl Work {
             let runner = Arc::new(WorkerCalls {
                 server: Arc::clone(&server),
                 cluster: Arc::clone(cluster),
+                approvers: Arc::new(connection.config().approvers.clone()),
             });
             show::say(&format!(
                 "Working as {} with {places} places, for {} gateways",

@@ -1,5 +1,6 @@
 //! The queue and the store over NATS JetStream.
 
+mod approvals;
 mod calls;
 mod objects;
 mod places;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::claim::Lease;
 use crate::store::Unavailable;
 
+pub use approvals::{ApproverAnswer, OpenApproval, SealedAnswer};
 pub use calls::{Answer, Ask, AskError};
 pub use places::{Asked, CallRun, Runner, StartRequest};
 

@@ -11,6 +11,8 @@ use super::{ClusterError, ClusterSettings};
 
 /// Of the protocol.
 pub(super) const VERSION: u32 = 1;
+/// The longest time for which a question is open.
+const ASKED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// For so long, an ended call is found again by its id.
 const KEPT: Duration = Duration::from_secs(2 * 60 * 60);
 
@@ -20,6 +22,8 @@ pub(super) struct Resources {
     pub(super) queue: PullConsumer,
     /// By the name of the worker.
     pub(super) workers: kv::Store,
+    /// By the id of the call in its worker's records.
+    pub(super) approvals: kv::Store,
 }
 
 pub(super) fn queue_name() -> String {
@@ -43,8 +47,11 @@ impl Resources {
         let objects = objects(context, settings).await?;
         let queue = queue(context, settings).await?;
         let workers = workers(context, settings).await?;
+        let approvals = bucket(context, settings, "approvals", ASKED).await;
+        let approvals = approvals.map_err(|error| failed("the bucket of approvals", error))?;
         Ok(Self {
             workers,
+            approvals,
             calls,
             objects,
             queue,

@@ -8,16 +8,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::json as value;
 use toolcell_dialect::http::{ApprovalAnswer, ApprovalDocument, ApprovalState};
-use toolcell_journal::{AnswerOutcome, StoredApproval};
+use toolcell_journal::StoredApproval;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
-use toolcell_spec::{Answer, ApprovalState as Standing, ErrorCode, InvocationId, Timestamp};
+use toolcell_spec::{ErrorCode, InvocationId};
 
 use super::ApiState;
 use super::answer::{PathParams, RequestApprover, call_id, json, read};
 use crate::http::problem::Problem;
 
 const CHANNEL: &str = "http";
-const FEEDBACK_BYTES_MAX: usize = 16 << 10;
 
 /// Lists the calls that wait for an approval, or were approved and have not ended.
 #[utoipa::path(
@@ -103,57 +102,15 @@ impl RequestApprover {
         answer: ApprovalAnswer,
         channel: &str,
     ) -> Result<ApprovalState, Problem> {
-        let ApprovalAnswer {
-            approved,
-            accept_partial_view,
-            edit,
-            feedback,
-        } = answer;
-        if feedback
-            .as_ref()
-            .is_some_and(|feedback| feedback.len() > FEEDBACK_BYTES_MAX)
-        {
-            let why = format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes");
-            return Err(Problem::new(ErrorCode::BodyInvalid, why));
-        }
-        let StoredApproval {
-            approval, state, ..
-        } = find(shared, self, id).await?;
-        if approved && approval.cut && !accept_partial_view && state == Standing::Pending {
-            return Err(ErrorCode::PromptTruncated.into());
-        }
-        let edit = edit.map(|edit| edit.get().to_owned());
-        if let (true, Some(edit)) = (approved, &edit) {
-            let offering = shared.server.offering();
-            let checked = offering.tools.host.check_edit(&approval, edit).await;
-            let wrong = |why| {
-                format!(
-                    "the arguments as you changed them cannot run: {why}; the question is still open"
-                )
-            };
-            checked.map_err(|why| Problem::new(ErrorCode::EditInvalid, wrong(why)))?;
-        }
-        let answer = Answer {
-            approved,
-            approver: self.name.to_string(),
-            channel: channel.to_owned(),
-            edit,
-            feedback,
-            always: false,
-            answered_at: Timestamp::now(),
-        };
-        match shared.server.answer_question(id, answer).await? {
-            AnswerOutcome::Taken => Ok(ApprovalState {
-                invocation_id: id,
-                state: if approved { "approved" } else { "rejected" },
-            }),
-            AnswerOutcome::TooLate(state) => Err(Problem::new(
-                ErrorCode::RequestClosed,
-                format!("the question is not open any more: it is {state}"),
-            )),
-            AnswerOutcome::OwnCall => Err(ErrorCode::OwnCall.into()),
-            AnswerOutcome::Unknown => Err(ErrorCode::UnknownRequest.into()),
-        }
+        let stored = find(shared, self, id).await?;
+        let server = &shared.server;
+        let state = server
+            .answer_approval(stored, &self.name, answer, channel)
+            .await?;
+        Ok(ApprovalState {
+            invocation_id: id,
+            state,
+        })
     }
 }
 

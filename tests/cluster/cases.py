@@ -1,0 +1,45 @@
+"""The cases, and what they share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from machines import Machines
+
+CASES = []
+
+
+def case(test):
+    CASES.append(test)
+    return test
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def write_grant(folder: Path) -> str:
+    folder.mkdir(exist_ok=True)
+    return f"--allow-write={folder}"
+
+
+TOKEN = "token-of-ada-0123456789"
+
+
+def token_file(machines: Machines) -> str:
+    """A caller that every gateway knows as the same one."""
+    tokens = machines.folder / "tokens"
+    tokens.write_text(f"ada {TOKEN}\n")
+    tokens.chmod(0o600)
+    return f"--token-file={tokens}"
+
+
+def ended(machines: Machines) -> bool:
+    """Nothing waits or runs, and no message is left."""
+    status = machines.status()
+    return status["calls"] == [] and status["queued"] == 0
+
+
+def started(machines: Machines, calls: int = 1) -> bool:
+    stages = [call["stage"]["stage"] for call in machines.status()["calls"]]
+    return stages == ["started"] * calls
