@@ -16,6 +16,7 @@ import cuts
 import figures
 import hostile
 import tenants
+import upgrade
 from cases import CASES, case, lines, write_grant
 from machines import LEASE, Machines, Reply, Worker, wait_until
 

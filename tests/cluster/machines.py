@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import ctypes
+import functools
 import json
 import os
 import re
@@ -21,6 +22,8 @@ from pathlib import Path
 TOOLCELL, NATS_SERVER, LEDGER = (os.environ[name] for name in ("TOOLCELL", "NATS_SERVER", "LEDGER"))
 PATIENCE = 60.0
 LEASE = 2
+# As many calls at once; asyncio's own threads are few.
+CALLERS = concurrent.futures.ThreadPoolExecutor(64)
 
 
 def free_port() -> int:
@@ -253,7 +256,8 @@ class Gateway(Process):
         return json.loads(said.stdout)
 
     async def begin(self, *arguments: object, **named: object) -> Reply:
-        return await asyncio.to_thread(self.call, *arguments, **named)
+        call = functools.partial(self.call, *arguments, **named)
+        return await asyncio.get_running_loop().run_in_executor(CALLERS, call)
 
 
 class Worker(Process):

@@ -39,8 +39,8 @@ pub use gateway::{SubmitError, cancel, follow, submit};
 pub use hold::Hold;
 pub use nats::{
     Answer, ApproverAnswer, Ask, AskError, Asked, CallRun, Cluster, ClusterError, ClusterSettings,
-    ClusterState, Login, OpenApproval, OpenCall, Runner, SealedAnswer, StartRequest, WarnFn,
-    WorkerState, WorkerTool, new_key, public_key,
+    ClusterState, Login, OpenApproval, OpenCall, PROTOCOL, Runner, SealedAnswer, StartRequest,
+    WarnFn, WorkerState, WorkerTool, new_key, public_key,
 };
 pub use question::{Question, QuestionError, Seal, Spec, digest};
 pub use store::{Delivery, Entry, PublishError, Revision, Store, Unavailable, WriteError};

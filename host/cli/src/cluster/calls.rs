@@ -15,6 +15,7 @@ use super::{NOTE, Wait};
 
 pub(super) struct ClusterCalls {
     pub(super) cluster: Arc<Cluster>,
+    pub(super) older: Option<Arc<Cluster>>,
     pub(super) principal: Option<String>,
     pub(super) wait: Wait,
 }
@@ -23,6 +24,7 @@ impl Elsewhere for ClusterCalls {
     fn of_principal(&self, name: &str) -> Arc<dyn Elsewhere> {
         Arc::new(Self {
             cluster: Arc::clone(&self.cluster),
+            older: self.older.clone(),
             principal: Some(name.to_owned()),
             wait: self.wait,
         })
@@ -38,7 +40,8 @@ impl Elsewhere for ClusterCalls {
             let tool = spec.tool.clone();
             let ask = self.ask(spec)?;
             let (events, mut heard) = mpsc::unbounded_channel::<Vec<u8>>();
-            let asked = self.cluster.ask(
+            let cluster = self.spoken();
+            let asked = cluster.ask(
                 ask,
                 move |event| _ = events.send(event.to_vec()),
                 canceled(&cancellation),
@@ -55,7 +58,7 @@ impl Elsewhere for ClusterCalls {
                 tell(hear, &event);
             }
             let record = record(answer, &tool)?;
-            let payloads = self.payloads(&record).await?;
+            let payloads = payloads(cluster, &record).await?;
             Ok(ForwardedCall { record, payloads })
         })
     }
@@ -87,21 +90,14 @@ impl ClusterCalls {
         })
     }
 
-    /// What the worker sent of the payloads that the record names.
-    async fn payloads(&self, record: &CallRecord) -> Result<Vec<Vec<u8>>, Refusal> {
-        let sent = record.invocation.extra.get(NOTE).and_then(|note| {
-            let sent = note.get("payloads")?.as_array()?;
-            Some(sent.iter().filter_map(Value::as_str))
-        });
-        let mut payloads = Vec::new();
-        for name in sent.into_iter().flatten() {
-            let payload = self.cluster.object(name).await;
-            payloads.push(payload.map_err(|error| {
-                let message = format!("a part of the result cannot be read: {error}");
-                Refusal::new(ErrorCode::ClusterResultLost, message)
-            })?);
+    /// With the oldest protocol that a worker has.
+    fn spoken(&self) -> &Cluster {
+        let oldest = self.cluster.oldest_protocol();
+        let is_older = oldest.is_some_and(|oldest| oldest < self.cluster.protocol());
+        match self.older.as_deref().filter(|_| is_older) {
+            Some(older) => older,
+            None => &self.cluster,
         }
-        Ok(payloads)
     }
 
     /// By what two requests with one key are the same.
@@ -110,6 +106,23 @@ impl ClusterCalls {
         let principal = self.principal.as_deref().unwrap_or_default();
         of_texts(&[principal, &spec.tool, component, spec.input.text()])
     }
+}
+
+/// What the worker sent of the payloads that the record names.
+async fn payloads(cluster: &Cluster, record: &CallRecord) -> Result<Vec<Vec<u8>>, Refusal> {
+    let sent = record.invocation.extra.get(NOTE).and_then(|note| {
+        let sent = note.get("payloads")?.as_array()?;
+        Some(sent.iter().filter_map(Value::as_str))
+    });
+    let mut payloads = Vec::new();
+    for name in sent.into_iter().flatten() {
+        let payload = cluster.object(name).await;
+        payloads.push(payload.map_err(|error| {
+            let message = format!("a part of the result cannot be read: {error}");
+            Refusal::new(ErrorCode::ClusterResultLost, message)
+        })?);
+    }
+    Ok(payloads)
 }
 
 /// Each by its own digest, so that no two lists of texts have one.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use toolcell::{Elsewhere, Home};
 use toolcell_cluster::{
-    Cluster, ClusterError, ClusterSettings, Lease, Login, Unavailable, WarnFn, new_key,
+    Cluster, ClusterError, ClusterSettings, Lease, Login, PROTOCOL, Unavailable, WarnFn, new_key,
 };
 use toolcell_config::ClusterConfig;
 use toolcell_server::read_private;
@@ -26,6 +26,8 @@ use super::show;
 /// A connection to the servers that a configuration names.
 pub(crate) struct ClusterConnection {
     pub(crate) cluster: Arc<Cluster>,
+    /// With the protocol before, while machines are upgraded.
+    pub(crate) older: Option<Arc<Cluster>>,
     config: ClusterConfig,
 }
 
@@ -45,9 +47,19 @@ impl ClusterConnection {
         let settings = settings(home, config, is_gateway);
         let settings = settings
             .map_err(|error| Refusal::new(ErrorCode::PolicyUnreadable, format!("{error:#}")))?;
+        let before = settings.protocol - 1;
+        let older = ClusterSettings {
+            protocol: before,
+            ..settings.clone()
+        };
         let cluster = Cluster::connect(settings).await.map_err(unreachable)?;
+        let older = match before {
+            0 => None,
+            _ => Some(Cluster::connect(older).await.map_err(unreachable)?),
+        };
         Ok(Self {
             cluster,
+            older,
             config: config.clone(),
         })
     }
@@ -56,6 +68,7 @@ impl ClusterConnection {
     pub(crate) fn elsewhere(&self) -> Arc<dyn Elsewhere> {
         Arc::new(calls::ClusterCalls {
             cluster: Arc::clone(&self.cluster),
+            older: self.older.clone(),
             principal: None,
             wait: self.config.wait,
         })
@@ -116,8 +129,16 @@ fn settings(
             time: config.lease,
             ..Lease::default()
         },
+        protocol: protocol(),
         warn: WarnFn(Arc::new(|what| show::say(&format!("warning: {what}")))),
     })
+}
+
+/// A program that is not optimised takes another one, for the test of upgrades.
+fn protocol() -> u32 {
+    let other = cfg!(debug_assertions).then(|| std::env::var("TOOLCELL_CLUSTER_PROTOCOL"));
+    let other = other.and_then(|other| other.ok()?.parse().ok());
+    other.unwrap_or(PROTOCOL)
 }
 
 fn seed(file: &Path) -> anyhow::Result<Arc<str>> {

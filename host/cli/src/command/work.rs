@@ -72,7 +72,10 @@ impl Work {
                 gateways.len()
             ));
             signals::tell(&[NotifyState::Ready]);
-            cluster.work(places, gateways, runner, stop).await;
+            let older = connection.older.as_ref();
+            cluster
+                .work(older, places, gateways.into(), runner, stop)
+                .await;
         });
         serving::finish(runtime, server);
         Ok(Exit::Succeeded)

@@ -72,7 +72,9 @@ impl Cluster {
     ) -> Result<Answer, AskError> {
         let call = ask.call.clone();
         let _followed = self.watching.follow(&call);
-        let events = self.client.subscribe(resources::events_subject(&call));
+        let events = self
+            .client
+            .subscribe(resources::events_subject(self.settings.protocol, &call));
         let mut events = events
             .await
             .map_err(|error| SubmitError::from(Unavailable(error.to_string())))?;

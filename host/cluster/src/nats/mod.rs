@@ -29,6 +29,7 @@ pub use places::{Asked, CallRun, Runner, StartRequest};
 pub use workers::{ClusterState, OpenCall, WorkerState, WorkerTool};
 
 use objects::Objects;
+pub use resources::PROTOCOL;
 use resources::Resources;
 use watching::Watching;
 
@@ -49,6 +50,8 @@ pub struct ClusterSettings {
     /// Calls that wait; more are refused.
     pub queue_max: i64,
     pub lease: Lease,
+    /// Version of the protocol.
+    pub protocol: u32,
     /// Tells the operator of this process what went wrong.
     pub warn: WarnFn,
 }
@@ -101,6 +104,7 @@ pub struct Cluster {
     resources: Resources,
     objects: Objects,
     watching: Arc<Watching>,
+    protocols: Arc<workers::Protocols>,
     /// Name of this process among the workers, with characters that a key can have.
     place_name: String,
     /// Signs questions.
@@ -113,6 +117,9 @@ pub struct Cluster {
 const CONNECT: Duration = Duration::from_secs(5);
 /// In which a server answers a request; at most a quarter of a lease, so that one without an answer costs no lease.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// A connection on which three of them have no answer is made anew: a network that is cut says nothing.
+const PING: Duration = Duration::from_secs(10);
 
 impl Cluster {
     /// Connects, makes what is missing, and begins to watch and to sweep, until the value is dropped.
@@ -138,11 +145,16 @@ impl Cluster {
             resources,
             objects,
             watching,
+            protocols: Arc::default(),
             place_name: place_name(&settings.name),
             key,
             settings,
             stop: CancellationToken::new(),
         });
+        tokio::spawn(workers::watch(
+            Arc::downgrade(&cluster),
+            cluster.stop.clone(),
+        ));
         tokio::spawn(watching::watch(
             Arc::downgrade(&cluster),
             cluster.stop.clone(),
@@ -181,6 +193,11 @@ impl Cluster {
         self.objects.get(name).await
     }
 
+    /// Version of the protocol.
+    pub fn protocol(&self) -> u32 {
+        self.settings.protocol
+    }
+
     /// Name of this process, as others see it.
     pub fn name(&self) -> &str {
         &self.settings.name
@@ -205,6 +222,7 @@ async fn client(settings: &ClusterSettings) -> Result<Client, ClusterError> {
         .name(&settings.name)
         .connection_timeout(CONNECT)
         .request_timeout(Some(ANSWER))
+        .ping_interval(PING)
         // Whoever waits is told by the state of the connection, and by its own time limit.
         .max_reconnects(None)
         .event_callback(|event| async move { tracing::debug!(%event, "cluster") });
@@ -217,7 +235,14 @@ async fn client(settings: &ClusterSettings) -> Result<Client, ClusterError> {
         Login::Nkey(seed) => options.nkey(seed.to_string()),
     };
     let options = match &settings.ca {
-        Some(file) => options.add_root_certificates(file.clone()),
+        Some(file) => {
+            // Later, the client says neither which file it was nor that it was a file.
+            std::fs::File::open(file).map_err(|error| ClusterError::Resource {
+                what: "the file of ca",
+                error: format!("{}: {error}", file.display()),
+            })?;
+            options.add_root_certificates(file.clone())
+        }
         None => options,
     };
     options

@@ -22,8 +22,9 @@ use crate::hold::Hold;
 use crate::question::{Question, Seal, Spec, digest};
 use crate::worker::{self, Run, RunOutcome};
 
-/// For so long, a place waits for a question before it asks again.
-const WAIT: Duration = Duration::from_secs(20);
+/// For so long, a place waits for a question before it asks again. A server that came back knows nothing of what was asked before,
+/// and one that does not see that a worker is gone sends it questions for so long.
+const WAIT: Duration = Duration::from_secs(5);
 /// Before a server that does not answer is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Larger records are objects.
@@ -68,15 +69,16 @@ pub enum CallRun {
 
 impl Cluster {
     /// Takes questions of `gateways`, whose public nkeys these are, at most `places` at once, until `stop`; calls that run
-    /// then are waited for.
+    /// then are waited for. `older` is a connection with the protocol before, whose calls are taken, too: while machines are
+    /// upgraded.
     pub async fn work(
         self: &Arc<Self>,
+        older: Option<&Arc<Self>>,
         places: usize,
-        gateways: Vec<String>,
+        gateways: Arc<[String]>,
         runner: Arc<dyn Runner>,
         stop: CancellationToken,
     ) {
-        let gateways: Arc<[String]> = gateways.into();
         let presence = Arc::new(Presence {
             places,
             busy: AtomicUsize::new(0),
@@ -91,18 +93,20 @@ impl Cluster {
                 cluster.show(&presence, tools, (&stop, &gone)).await;
             }
         });
-        let mut set = JoinSet::new();
-        for _ in 0..places {
-            let cluster = Arc::clone(self);
-            let gateways = Arc::clone(&gateways);
-            let runner = Arc::clone(&runner);
-            let (stop, presence) = (stop.clone(), Arc::clone(&presence));
-            set.spawn(async move {
-                let busy = &presence.busy;
-                cluster.place(&gateways, (&*runner, busy), &stop).await;
-            });
+        let mut taking = JoinSet::new();
+        for cluster in std::iter::once(self).chain(older) {
+            for _ in 0..places {
+                let cluster = Arc::clone(cluster);
+                let gateways = Arc::clone(&gateways);
+                let runner = Arc::clone(&runner);
+                let (stop, presence) = (stop.clone(), Arc::clone(&presence));
+                taking.spawn(async move {
+                    let busy = &presence.busy;
+                    cluster.place(&gateways, (&*runner, busy), &stop).await;
+                });
+            }
         }
-        while set.join_next().await.is_some() {}
+        while taking.join_next().await.is_some() {}
         gone.cancel();
         let _ = shown.await;
     }
@@ -148,7 +152,9 @@ impl Cluster {
             .expires(WAIT)
             .messages()
             .await?;
-        batch.next().await.transpose()
+        // A server that was away does not say that nobody asked.
+        let next = tokio::time::timeout(WAIT + PAUSE, batch.next()).await;
+        next.unwrap_or_default().transpose()
     }
 
     async fn answer_to(&self, message: &Message, gateways: &[String], runner: &dyn Runner) {
@@ -160,6 +166,11 @@ impl Cluster {
                 return;
             }
         };
+        if !is_call_id(&question.call) {
+            self.warn("a call was refused: its id has characters that no id has");
+            let _ = message.ack_with(AckKind::Term).await;
+            return;
+        }
         let (call, request) = (question.call.clone(), question.request.clone());
         let holder = Holder {
             worker: self.settings.name.clone(),
@@ -221,6 +232,11 @@ impl Cluster {
     }
 }
 
+/// It becomes a key and a part of a subject.
+fn is_call_id(call: &str) -> bool {
+    (1..=64).contains(&call.len()) && call.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
 struct ClaimedCall<'c> {
     cluster: &'c Cluster,
     question: Question,
@@ -244,7 +260,7 @@ impl Run<Cluster> for ClaimedCall<'_> {
                 }
             },
         };
-        let subject = resources::events_subject(&question.call);
+        let subject = resources::events_subject(cluster.settings.protocol, &question.call);
         let (starts, mut wanted) = mpsc::channel::<StartRequest>(1);
         let (events, mut said) = mpsc::unbounded_channel::<Vec<u8>>();
         let (cancel, canceled) = oneshot::channel();

@@ -1,4 +1,5 @@
-//! Streams and buckets of a cluster. The version of the protocol is in their names: two versions share none of them.
+//! Streams and buckets of a cluster. The version of the protocol is in the names of those that calls go through: two versions
+//! share none of them.
 
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use async_nats::jetstream::{Context, kv};
 
 use super::{ClusterError, ClusterSettings};
 
-/// Of the protocol.
-pub(super) const VERSION: u32 = 1;
+/// The version of the protocol. A worker takes the calls of the one before, too, and a gateway speaks the oldest one that a
+/// worker has: so machines are upgraded one by one, workers first.
+pub const PROTOCOL: u32 = 1;
 /// The longest time for which a question is open.
 const ASKED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// For so long, an ended call is found again by its id.
@@ -26,16 +28,16 @@ pub(super) struct Resources {
     pub(super) approvals: kv::Store,
 }
 
-pub(super) fn queue_name() -> String {
-    format!("toolcell-{VERSION}-queue")
+pub(super) fn queue_name(protocol: u32) -> String {
+    format!("toolcell-{protocol}-queue")
 }
 
-pub(super) fn queue_subject() -> String {
-    format!("toolcell.{VERSION}.queue")
+pub(super) fn queue_subject(protocol: u32) -> String {
+    format!("toolcell.{protocol}.queue")
 }
 
-pub(super) fn events_subject(call: &str) -> String {
-    format!("toolcell.{VERSION}.events.{call}")
+pub(super) fn events_subject(protocol: u32, call: &str) -> String {
+    format!("toolcell.{protocol}.events.{call}")
 }
 
 impl Resources {
@@ -47,7 +49,7 @@ impl Resources {
         let objects = objects(context, settings).await?;
         let queue = queue(context, settings).await?;
         let workers = workers(context, settings).await?;
-        let approvals = bucket(context, settings, "approvals", ASKED).await;
+        let approvals = bucket(context, settings, "toolcell-approvals", ASKED).await;
         let approvals = approvals.map_err(|error| failed("the bucket of approvals", error))?;
         Ok(Self {
             workers,
@@ -60,13 +62,14 @@ impl Resources {
 }
 
 async fn calls(context: &Context, settings: &ClusterSettings) -> Result<kv::Store, ClusterError> {
-    bucket(context, settings, "calls", KEPT)
+    let name = format!("toolcell-{}-calls", settings.protocol);
+    bucket(context, settings, &name, KEPT)
         .await
         .map_err(|error| failed("the bucket of calls", error))
 }
 
 async fn workers(context: &Context, settings: &ClusterSettings) -> Result<kv::Store, ClusterError> {
-    bucket(context, settings, "workers", super::workers::KEPT)
+    bucket(context, settings, "toolcell-workers", super::workers::KEPT)
         .await
         .map_err(|error| failed("the bucket of workers", error))
 }
@@ -76,10 +79,9 @@ async fn workers(context: &Context, settings: &ClusterSettings) -> Result<kv::St
 async fn bucket(
     context: &Context,
     settings: &ClusterSettings,
-    name: &str,
+    bucket: &str,
     max_age: Duration,
 ) -> Result<kv::Store, async_nats::Error> {
-    let bucket = format!("toolcell-{VERSION}-{name}");
     let config = stream::Config {
         name: format!("KV_{bucket}"),
         subjects: vec![format!("$KV.{bucket}.>")],
@@ -97,14 +99,14 @@ async fn bucket(
     if stream.cached_info().config.allow_direct {
         return Err("any replica answers for it: remove it, so that it is made anew".into());
     }
-    Ok(context.get_key_value(&bucket).await?)
+    Ok(context.get_key_value(bucket).await?)
 }
 
 async fn objects(
     context: &Context,
     settings: &ClusterSettings,
 ) -> Result<ObjectStore, ClusterError> {
-    let bucket = format!("toolcell-{VERSION}-objects");
+    let bucket = format!("toolcell-{}-objects", settings.protocol);
     if let Ok(store) = context.get_object_store(&bucket).await {
         return Ok(store);
     }
@@ -126,8 +128,8 @@ async fn queue(
     settings: &ClusterSettings,
 ) -> Result<PullConsumer, ClusterError> {
     let config = stream::Config {
-        name: queue_name(),
-        subjects: vec![queue_subject()],
+        name: queue_name(settings.protocol),
+        subjects: vec![queue_subject(settings.protocol)],
         retention: RetentionPolicy::WorkQueue,
         // The newest is refused, and its caller told so; none is dropped.
         discard: DiscardPolicy::New,

@@ -22,8 +22,10 @@ impl Store for Cluster {
         let Some(entry) = entry.filter(|entry| !entry.value.is_empty()) else {
             return Ok(None);
         };
-        let claim = serde_json::from_slice(&entry.value)
-            .map_err(|error| Unavailable(format!("a call cannot be read: {error}")))?;
+        // Whoever waits for a call whose value is no claim would wait in vain.
+        let Ok(claim) = serde_json::from_slice(&entry.value) else {
+            return Ok(None);
+        };
         let revision = entry.revision;
         Ok(Some(Entry { claim, revision }))
     }
@@ -62,7 +64,7 @@ impl Store for Cluster {
         headers.insert(SIGNATURE_HEADER, seal.signature);
         // Of its content, so that no other message takes its place.
         headers.insert(NATS_MESSAGE_ID, digest(question).as_str());
-        let subject = Subject::from(resources::queue_subject());
+        let subject = Subject::from(resources::queue_subject(self.settings.protocol));
         let question = bytes::Bytes::copy_from_slice(question);
         let published = self
             .context

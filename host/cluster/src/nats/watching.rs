@@ -81,16 +81,14 @@ impl Watching {
 
     fn see(&self, entry: &kv::Entry) {
         let at = self.begin.elapsed();
-        if entry.operation == Operation::Put {
-            // Another version may write what this one cannot read.
-            let Ok(claim) = serde_json::from_slice(&entry.value) else {
-                tracing::debug!(call = entry.key, "a call cannot be read");
-                return;
-            };
-            let revision = entry.revision;
-            lock(&self.sweeper).see(&entry.key, Entry { claim, revision }, at);
-        } else {
-            lock(&self.sweeper).forget(&entry.key);
+        let is_there = entry.operation == Operation::Put;
+        match serde_json::from_slice(&entry.value) {
+            Ok(claim) if is_there => {
+                let revision = entry.revision;
+                lock(&self.sweeper).see(&entry.key, Entry { claim, revision }, at);
+            }
+            // Removed, or no claim.
+            _ => lock(&self.sweeper).forget(&entry.key),
         }
         if let Some(sender) = lock(&self.followed).get(&entry.key) {
             sender.send_replace(entry.revision);

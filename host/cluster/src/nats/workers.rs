@@ -1,8 +1,11 @@
 //! The workers that are there: each writes its own state, which vanishes with it.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
+use async_nats::jetstream::kv::{self, Operation};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +23,8 @@ pub struct WorkerState {
     pub name: String,
     /// Of toolcell.
     pub version: String,
+    /// Version of the protocol.
+    pub protocol: u32,
     /// Calls that it runs at once, and those that it runs now.
     pub places: usize,
     pub busy: usize,
@@ -55,6 +60,56 @@ pub struct OpenCall {
     pub claim: Claim,
 }
 
+/// The protocols of the workers, and when each wrote its state on the clock of this process.
+#[derive(Default)]
+pub(super) struct Protocols(Mutex<HashMap<String, (u32, Instant)>>);
+
+impl Protocols {
+    fn see(&self, entry: &kv::Entry) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = serde_json::from_slice::<WorkerState>(&entry.value);
+        match state.ok().filter(|_| entry.operation == Operation::Put) {
+            Some(state) => {
+                known.insert(entry.key.clone(), (state.protocol, Instant::now()));
+            }
+            None => {
+                known.remove(&entry.key);
+            }
+        }
+    }
+
+    fn oldest(&self) -> Option<u32> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (_, at)| at.elapsed() < KEPT);
+        known.values().map(|(protocol, _)| *protocol).min()
+    }
+}
+
+/// Watches the workers, again after each failure.
+pub(super) async fn watch(cluster: Weak<Cluster>, stop: CancellationToken) {
+    while let Some(strong) = cluster.upgrade() {
+        let watch = strong.resources.workers.watch_with_history(">").await;
+        let protocols = Arc::clone(&strong.protocols);
+        drop(strong);
+        if let Ok(mut watch) = watch {
+            loop {
+                tokio::select! {
+                    Some(Ok(entry)) = watch.next() => protocols.see(&entry),
+                    () = stop.cancelled() => return,
+                    else => break,
+                }
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Before a watch that ended is made again.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// What a worker says of itself.
 pub(super) struct Presence {
     pub(super) places: usize,
@@ -62,6 +117,11 @@ pub(super) struct Presence {
 }
 
 impl Cluster {
+    /// The oldest protocol that a worker has; `None` if none is there.
+    pub fn oldest_protocol(&self) -> Option<u32> {
+        self.protocols.oldest()
+    }
+
     /// Writes the state of this worker until `gone`.
     pub(super) async fn show(
         &self,
@@ -74,6 +134,7 @@ impl Cluster {
             let state = WorkerState {
                 name: self.settings.name.clone(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
+                protocol: self.settings.protocol,
                 places: presence.places,
                 busy: presence.busy.load(Ordering::Relaxed),
                 drains: stop.is_cancelled(),
@@ -102,7 +163,7 @@ impl Cluster {
         let failed = |error: &dyn std::fmt::Display| Unavailable(error.to_string());
         let queue = self
             .context
-            .get_stream(super::resources::queue_name())
+            .get_stream(super::resources::queue_name(self.settings.protocol))
             .await;
         let queue = queue.map_err(|error| failed(&error))?;
         let queued = queue.cached_info().state.messages;
