@@ -11,7 +11,7 @@ use toolcell_spec::GUEST_BLOCKS;
 use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
-const FREE_OF: [(&str, &[&str]); 14] = [
+const FREE_OF: [(&str, &[&str]); 15] = [
     (
         "toolcell-spec",
         &["wasmtime", "hyper", "clap", "rusqlite", "tokio", "rustix"],
@@ -27,6 +27,10 @@ const FREE_OF: [(&str, &[&str]); 14] = [
     (
         "toolcell-workspace",
         &["wasmtime", "hyper", "clap", "rusqlite", "tokio_util"],
+    ),
+    (
+        "toolcell-cluster",
+        &["wasmtime", "hyper", "clap", "rusqlite", "toolcell_policy"],
     ),
     (
         "toolcell-journal",
@@ -75,8 +79,9 @@ const FREE_OF: [(&str, &[&str]); 14] = [
 ];
 
 /// The folders of the crates, below `host`.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "cli",
+    "cluster",
     "config",
     "dialect",
     "engine",

@@ -31,7 +31,7 @@ const SKIPPED: [&str; 6] = [
 const OF_OTHERS: &str = "docs/worlds.md";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 14] = [
+const NOT_RUN: [(&str, &str, &str); 16] = [
     (
         "README.md",
         "$ toolcell call files.wasm#read path=src/main.rs",
@@ -62,6 +62,16 @@ const NOT_RUN: [(&str, &str, &str); 14] = [
         "docs/operators/approvals.md",
         "toolcell approvals list",
         "cli::approvals answers questions of calls that wait",
+    ),
+    (
+        "docs/operators/cluster.md",
+        "toolcell work jq.wasm",
+        "tests/cluster starts servers, gateways and workers",
+    ),
+    (
+        "docs/operators/cluster.md",
+        "toolcell cluster approvals",
+        "tests/cluster answers questions of calls that wait",
     ),
     (
         "docs/operators/page.md",

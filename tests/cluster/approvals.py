@@ -1,3 +1,4 @@
+# Promise: An approver of another machine answers one question.
 """Questions about calls that wait at a worker, answered from another machine."""
 
 from __future__ import annotations

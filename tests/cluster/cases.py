@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from machines import Machines
+from machines import Machines, Process
 
-CASES = []
+# Those of LONG wait most of the time, and run while the others do.
+CASES, LONG = [], []
 
 
 def case(test):
     CASES.append(test)
+    return test
+
+
+def long_case(test):
+    LONG.append(test)
     return test
 
 
@@ -34,9 +40,9 @@ def token_file(machines: Machines) -> str:
     return f"--token-file={tokens}"
 
 
-def ended(machines: Machines) -> bool:
+def ended(machines: Machines, of: Process | None = None) -> bool:
     """Nothing waits or runs, and no message is left."""
-    status = machines.status()
+    status = machines.status(of)
     return status["calls"] == [] and status["queued"] == 0
 
 

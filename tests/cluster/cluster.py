@@ -1,8 +1,13 @@
+# Promise: The worker decides.
+# Promise: A worker takes calls of known gateways.
+# Promise: A call on many machines has one result.
+# Promise: A call with effects starts once.
 """Calls over machines, each case with processes of its own: `cluster.py CASE..`, or all but the figures."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import random
 import signal
 import sys
@@ -15,9 +20,11 @@ import approvals
 import cuts
 import figures
 import hostile
+import operations
 import tenants
 import upgrade
-from cases import CASES, case, lines, write_grant
+import workspaces
+from cases import CASES, LONG, case, lines, write_grant
 from machines import LEASE, Machines, Reply, Worker, wait_until
 
 
@@ -293,16 +300,26 @@ def no_call_is_lost_while_the_leader_of_three_servers_is_killed(machines: Machin
 CALLS = 300
 
 
+def run(test) -> None:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="toolcell-cluster-") as folder, Machines(Path(folder)) as machines:
+        test(machines)
+    print(f"  {test.__name__}: {time.monotonic() - began:.1f} s", flush=True)
+
+
 def main(named: list[str]) -> None:
-    known = {test.__name__: test for test in [*CASES, figures.figures]}
+    known = {test.__name__: test for test in [*CASES, *LONG, figures.figures]}
     unknown = set(named) - set(known)
     assert not unknown, f"no such case: {unknown}; there are {list(known)}"
-    for test in [known[name] for name in named] or CASES:
-        print(test.__name__, flush=True)
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="toolcell-cluster-") as folder, Machines(Path(folder)) as machines:
-            test(machines)
-        print(f"  {time.monotonic() - began:.1f} s", flush=True)
+    chosen = [known[name] for name in named] or [*CASES, *LONG]
+    with concurrent.futures.ThreadPoolExecutor(len(chosen)) as beside:
+        long = [beside.submit(run, test) for test in chosen if test in LONG]
+        for test in chosen:
+            if test not in LONG:
+                print(test.__name__, flush=True)
+                run(test)
+        for one in long:
+            one.result()
 
 
 main(sys.argv[1:])

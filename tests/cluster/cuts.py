@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 
-from cases import TOKEN, case, ended, lines, started, token_file, write_grant
+from cases import TOKEN, case, ended, lines, long_case, started, token_file, write_grant
 from machines import LEASE, Gateway, Machines, Proxy, Reply, wait_until
 
 
@@ -71,15 +71,13 @@ def a_worker_that_was_cut_off_has_lost_its_call_and_goes_on(machines: Machines) 
 @case
 def a_gateway_that_was_cut_off_has_the_result_once_it_is_back(machines: Machines) -> None:
     machines.nats(host="0.0.0.0")
-    network, lost = machines.network(), machines.network()
+    network = machines.network()
     shared = machines.folder / "shared"
-    back, away = (machines.gateway(name, network=at) for name, at in (("back", network), ("away", lost)))
-    machines.worker("worker", [back, away], write_grant(shared))
-    call = Asking(back, "append", line(machines, "back", 1_500))
-    other = Asking(away, "wait", {"ms": 3_000}, patience=150)
-    wait_until("start", lambda: started(machines, 2))
+    gateway = machines.gateway(network=network)
+    machines.worker("worker", [gateway], write_grant(shared))
+    call = Asking(gateway, "append", line(machines, "once", 1_500))
+    wait_until("start", lambda: started(machines))
     network.cut()
-    lost.cut()
     # The worker needs no gateway.
     wait_until("end of all", lambda: ended(machines), 15)
     time.sleep(LEASE * 2)
@@ -87,11 +85,30 @@ def a_gateway_that_was_cut_off_has_the_result_once_it_is_back(machines: Machines
     network.mend()
     reply = call.reply(30)
     assert reply.status == 200 and reply.code is None, reply
-    assert back.call("wait", {"ms": 0}, patience=30).status == 200
-    reply = other.reply(150)
-    assert reply.code == "cluster_result_lost" and other.seconds < 120, (reply, other.seconds)
-    print(f"  without a server, lost after {other.seconds:.0f} s", flush=True)
-    assert written(machines) == ["back"]
+    assert gateway.call("wait", {"ms": 0}, patience=30).status == 200
+    assert written(machines) == ["once"]
+
+
+@long_case
+def a_gateway_that_sees_no_server_any_more_says_that_the_result_is_lost(machines: Machines) -> None:
+    server = machines.nats(host="0.0.0.0")
+    network, proxy = machines.network(), Proxy(server.port, b"PUB toolcell.1.queue")
+    shared = machines.folder / "shared"
+    running = machines.gateway("running", network=network)
+    # It never hears that the queue has its question.
+    asking = machines.gateway("asking", servers=[f"nats://127.0.0.1:{proxy.port}"], wait="12s")
+    worker = machines.worker("worker", [running, asking], write_grant(shared))
+    calls = [Asking(running, "wait", {"ms": 3_000}, patience=150)]
+    wait_until("start", lambda: started(machines))
+    network.cut()
+    calls.append(Asking(asking, "append", line(machines, "once", 0), patience=150))
+    assert proxy.heard.wait(10)
+    wait_until("end of all", lambda: ended(machines, worker), 15)
+    for call in calls:
+        reply = call.reply(150)
+        assert reply.code == "cluster_result_lost" and call.seconds < 130, (reply, call.seconds)
+    print(f"  lost after {calls[0].seconds:.0f} s, and after {calls[1].seconds:.0f} s", flush=True)
+    assert written(machines) == ["once"]
 
 
 @case
@@ -137,7 +154,7 @@ def a_call_that_was_claimed_and_never_published_runs_at_another_gateway(machines
     machines.nats(more=f"authorization {{ users: [{users}] }}")
     shared = machines.folder / "shared"
     option = token_file(machines)
-    lost, waits = (machines.gateway(name, option, nkey=mute.file, wait="15s") for name in ("lost", "waits"))
+    lost, waits = (machines.gateway(name, option, nkey=mute.file, wait="6s") for name in ("lost", "waits"))
     gateway = machines.gateway("gateway", option, nkey=full.file)
     worker = machines.worker("worker", [lost, waits, gateway], write_grant(shared), nkey=full.file)
     named = {"key": "k", "token": TOKEN}
@@ -160,24 +177,21 @@ def a_call_that_was_claimed_and_never_published_runs_at_another_gateway(machines
 
 
 @case
-def a_gateway_that_never_heard_that_its_call_was_taken_does_not_say_that_nothing_ran(machines: Machines) -> None:
+def a_gateway_that_did_not_hear_that_the_queue_has_its_question_has_the_result(machines: Machines) -> None:
     server = machines.nats()
+    proxy = Proxy(server.port, b"PUB toolcell.1.queue")
     shared = machines.folder / "shared"
-    proxies = [Proxy(server.port, b"PUB toolcell.1.queue") for _ in range(2)]
-    back, away = (machines.gateway(f"gateway{at}", servers=[f"nats://127.0.0.1:{proxy.port}"], wait="12s")
-                  for at, proxy in enumerate(proxies))
-    machines.worker("worker", [back, away], write_grant(shared))
-    calls = [Asking(gateway, "append", line(machines, text, 0), patience=150) for gateway, text in ((back, "back"), (away, "away"))]
-    for proxy in proxies:
-        assert proxy.heard.wait(10)
-    wait_until("both lines", lambda: written(machines) == ["away", "back"], 10)
-    time.sleep(2)
-    proxies[0].passes.set()
-    reply = calls[0].reply()
+    gateway = machines.gateway(servers=[f"nats://127.0.0.1:{proxy.port}"], wait="3s")
+    machines.worker("worker", [gateway], write_grant(shared))
+    call = Asking(gateway, "append", line(machines, "once", 0))
+    assert proxy.heard.wait(10)
+    wait_until("line", lambda: written(machines) == ["once"], 10)
+    # Until it may not ask any more.
+    time.sleep(5)
+    proxy.passes.set()
+    reply = call.reply()
     assert reply.status == 200 and reply.code is None, reply
-    reply = calls[1].reply(150)
-    assert reply.code == "cluster_result_lost", reply
-    assert written(machines) == ["away", "back"]
+    assert written(machines) == ["once"]
 
 
 @case

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import ctypes
 import functools
+import itertools
 import json
 import os
 import re
@@ -42,10 +43,10 @@ def wait_until(what: str, is_so, patience: float = PATIENCE) -> None:
 class Network:
     """A network of its own with one link to this machine, which can be cut. Needs root."""
 
-    made = 0
+    numbers = itertools.count()
 
     def __init__(self):
-        number, Network.made = Network.made, Network.made + 1
+        number = next(Network.numbers)
         self.name, self.link = f"toolcell{os.getpid()}-{number}", f"tcl{os.getpid()}-{number}"
         net = f"198.18.{os.getpid() % 256}"
         self.address, own = f"{net}.{4 * number + 1}", f"{net}.{4 * number + 2}"

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use toolcell::{Elsewhere, Home};
 use toolcell_config::ClusterConfig;
+use toolcell_server::telemetry::MetricSource;
 use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_toolchain::SurveyFinding;
 
 /// There is none.
 #[derive(Debug)]
@@ -21,6 +23,10 @@ impl ClusterConnection {
         Err(Refusal::new(ErrorCode::ClusterUnavailable, message))
     }
 
+    pub(crate) fn metrics(&self) -> Arc<dyn MetricSource> {
+        match *self {}
+    }
+
     pub(crate) fn elsewhere(&self) -> Arc<dyn Elsewhere> {
         match *self {}
     }
@@ -28,4 +34,12 @@ impl ClusterConnection {
 
 pub(crate) fn with_address(config: Option<ClusterConfig>, _address: Option<&str>) -> ClusterConfig {
     config.unwrap_or_default()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the other one asks servers")]
+pub(crate) fn survey(
+    _home: &Home,
+    _config: Option<&ClusterConfig>,
+) -> anyhow::Result<Vec<SurveyFinding>> {
+    Ok(Vec::new())
 }

@@ -70,8 +70,8 @@ pub(crate) struct ServingOptions {
     /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
-    /// Have the calls run by the workers of a cluster (`toolcell work`), with their grants and rules: of the cluster that
-    /// [cluster] of toolcell.toml names, or of the NATS server at URL
+    /// Use the cluster that [cluster] of toolcell.toml names, or that of the NATS server at URL: its workers (`toolcell work`)
+    /// run the calls, with their own grants and rules
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true)]
     cluster: Option<Option<String>>,
     /// Append the record of every call to FILE, one JSON line each
@@ -373,8 +373,11 @@ impl ServingOptions {
         let address = self.cluster.as_ref().and_then(Option::as_deref);
         let config = cluster::with_address(layers.cluster.clone(), address);
         let open = || async {
-            let connection = ClusterConnection::open(home, &config, !self.works).await;
-            connection.map(Arc::new)
+            let connection = ClusterConnection::open(home, &config, !self.works).await?;
+            if let Some(Some(telemetry)) = self.telemetry.get() {
+                telemetry.include(connection.metrics());
+            }
+            Ok(Arc::new(connection))
         };
         self.connection.get_or_try_init(open).await.map(Some)
     }

@@ -39,10 +39,11 @@ pub use gateway::{SubmitError, cancel, follow, submit};
 pub use hold::Hold;
 pub use nats::{
     Answer, ApproverAnswer, Ask, AskError, Asked, CallRun, Cluster, ClusterError, ClusterSettings,
-    ClusterState, Login, OpenApproval, OpenCall, PROTOCOL, Runner, SealedAnswer, StartRequest,
-    WarnFn, WorkerState, WorkerTool, new_key, public_key,
+    ClusterState, Counts, JetStreamReport, Login, OpenApproval, OpenCall, PROTOCOL, Runner,
+    SealedAnswer, ServerReport, StartRequest, StreamReport, WarnFn, WorkerState, WorkerTool,
+    new_key, public_key, report,
 };
-pub use question::{Question, QuestionError, Seal, Spec, digest};
+pub use question::{Question, QuestionError, Seal, Spec, WorkspaceRef, digest};
 pub use store::{Delivery, Entry, PublishError, Revision, Store, Unavailable, WriteError};
 pub use sweeper::{Sweeper, sweep};
 pub use worker::{Outcome, Run, RunOutcome, work};

@@ -24,6 +24,19 @@ pub struct Question {
     pub retry: bool,
     /// A `CallSpec`.
     pub spec: Spec,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceRef>,
+}
+
+/// The files of a call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceRef {
+    pub name: String,
+    /// SHA-256 of the object with their tar archive, in hexadecimal.
+    pub archive: String,
+    /// Bytes and files that the workspace may have.
+    pub quota: (u64, u64),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

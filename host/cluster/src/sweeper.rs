@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::claim::{Claim, Lease, UnixMillis};
+use crate::claim::{Claim, Lease, Stage, UnixMillis};
 use crate::store::{Entry, Revision, Store, WriteError};
 
 /// The calls that have not ended, as this process saw them change. A lease is measured by the clock of the process that
@@ -43,6 +43,20 @@ impl Sweeper {
     /// The call was removed from the store.
     pub fn forget(&mut self, call: &str) {
         self.open.remove(call);
+    }
+
+    /// How many calls are open: those that wait, that a worker decides about, and that run.
+    pub fn stages(&self) -> [u64; 3] {
+        let mut stages = [0; 3];
+        for seen in self.open.values() {
+            match &seen.entry.claim.stage {
+                Stage::Queued => stages[0] += 1,
+                Stage::Claimed { .. } => stages[1] += 1,
+                Stage::Started { .. } => stages[2] += 1,
+                Stage::Ended { .. } => {}
+            }
+        }
+        stages
     }
 
     /// While this process saw nothing, nothing was silent. Nor while the store answered nobody: before `due`, ask it.

@@ -46,6 +46,12 @@ pub trait PageCommands: Send + Sync {
 
     /// Callers of servers with rules of their own, as `toolcell policy principals --json` prints them.
     fn principals(&self) -> PageFuture<'_, Vec<Value>>;
+
+    /// `true` if a cluster is configured.
+    fn has_machines(&self) -> bool;
+
+    /// The workers and open calls of the cluster, as `toolcell cluster status --json` prints them.
+    fn machines(&self) -> PageFuture<'_, Value>;
 }
 
 /// A line of the list of tools.

@@ -18,21 +18,32 @@ pub(crate) enum Place {
     Approvals,
     Tools,
     Workspaces,
+    Machines,
     Principal,
     Elsewhere,
 }
 
-const PLACES: [(Place, &str, &str); 4] = [
+const PLACES: [(Place, &str, &str); 5] = [
     (Place::Calls, "/", "Calls"),
     (Place::Approvals, "/approvals", "Approvals"),
     (Place::Tools, "/tools", "Tools"),
     (Place::Workspaces, "/workspaces", "Workspaces"),
+    (Place::Machines, "/machines", "Machines"),
 ];
+
+/// What every view of a user says.
+pub(crate) struct ShownPage<'s> {
+    pub(crate) user: &'s PageUser,
+    /// Approvals that wait for an answer.
+    pub(crate) waiting: usize,
+    pub(crate) has_machines: bool,
+}
 
 impl Place {
     /// An approver without calls has no other views.
-    fn is_for(self, user: &PageUser) -> bool {
-        user.is_caller() || matches!(self, Self::Approvals | Self::Principal)
+    fn is_for(self, shown: &ShownPage<'_>) -> bool {
+        let is_there = self != Self::Machines || shown.has_machines;
+        is_there && (shown.user.is_caller() || matches!(self, Self::Approvals | Self::Principal))
     }
 }
 
@@ -116,14 +127,14 @@ impl IntoResponse for PageProblem {
     }
 }
 
-/// The document of a view for a user, with the number of approvals that wait for an answer.
+/// The document of a view.
 pub(crate) fn page(
     title: &str,
     place: Place,
-    shown: Option<(&PageUser, usize)>,
+    shown: Option<&ShownPage<'_>>,
     body: &Markup,
 ) -> Response {
-    let waiting = shown.map_or(0, |(_, waiting)| waiting);
+    let waiting = shown.map_or(0, |shown| shown.waiting);
     let document = html! {
         (DOCTYPE)
         html lang="en" {
@@ -138,7 +149,7 @@ pub(crate) fn page(
             }
             body {
                 a class="skip" href="#main" { "Skip to content" }
-                @if let Some((user, waiting)) = shown { (header(user, place, waiting)) }
+                @if let Some(shown) = shown { (header(shown, place)) }
                 main id="main" tabindex="-1" { (body) }
             }
         }
@@ -146,16 +157,17 @@ pub(crate) fn page(
     ([(CONTENT_TYPE, HTML)], document.into_string()).into_response()
 }
 
-fn header(user: &PageUser, place: Place, waiting: usize) -> Markup {
+fn header(shown: &ShownPage<'_>, place: Place) -> Markup {
+    let ShownPage { user, waiting, .. } = shown;
     let is_here = |at: Place| (at == place).then_some("page");
     html! {
         header {
             nav aria-label="Views" {
-                @for (at, href, name) in PLACES.into_iter().filter(|(at, ..)| at.is_for(user)) {
+                @for (at, href, name) in PLACES.into_iter().filter(|(at, ..)| at.is_for(shown)) {
                     a href=(href) aria-current=[is_here(at)] {
                         (name)
                         @if at == Place::Approvals {
-                            " " span id="waiting" class="count" hidden[waiting == 0] { (waiting) }
+                            " " span id="waiting" class="count" hidden[*waiting == 0] { (waiting) }
                         }
                     }
                 }

@@ -42,7 +42,7 @@ pub use origin::is_own;
 pub use route::{guarded, is_view, views};
 pub use user::{PagePrincipal, PageUser, UserWorkspaces};
 
-use layout::Place;
+use layout::{Place, ShownPage};
 
 /// The page of one user: the stores that the views read, and who acts. An extension of each request for [`views`].
 pub struct PageState {
@@ -93,13 +93,13 @@ impl PageState {
         place: Place,
         body: &Markup,
     ) -> Result<Response, PageProblem> {
-        let waiting = live::waiting(&self.user, &self.journal)?;
-        Ok(layout::page(
-            title,
-            place,
-            Some((&self.user, waiting)),
-            body,
-        ))
+        let commands = self.actions.commands();
+        let shown = ShownPage {
+            user: &self.user,
+            waiting: live::waiting(&self.user, &self.journal)?,
+            has_machines: commands.is_some_and(PageCommands::has_machines),
+        };
+        Ok(layout::page(title, place, Some(&shown), body))
     }
 }
 

@@ -12,18 +12,19 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::layout::PageProblem;
 use super::live;
-use super::view::{approvals, call, calls, principal, tools, workspaces};
+use super::view::{approvals, call, calls, machines, principal, tools, workspaces};
 
 /// A form has arguments of a call at most, and a file in memory.
 const FORM_BYTES_MAX: usize = 4 << 20;
 pub(crate) const UPLOAD_BYTES_MAX: usize = 32 << 20;
-const FIRST_PARTS: [&str; 7] = [
+const FIRST_PARTS: [&str; 8] = [
     "",
     "calls",
     "approvals",
     "tools",
     "workspaces",
     "principal",
+    "machines",
     "changes",
 ];
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; \
@@ -47,6 +48,7 @@ pub fn views() -> Router {
         )
         .route("/approvals/{id}/arguments", get(approvals::whole))
         .route("/principal", get(principal::show))
+        .route("/machines", get(machines::show))
         .route("/tools", get(tools::list))
         .route("/tools/{name}", get(tools::show).post(tools::attempt))
         .route("/workspaces", get(workspaces::list))

@@ -9,12 +9,13 @@ use serde_json::Value;
 use toolcell_engine::approval::Terms;
 use toolcell_engine::catalog::{Surface, Tool, pick};
 use toolcell_engine::pipeline::{
-    self, BatchCall, CallExplanation, CallWorkspace, Callee, ForwardFn, ForwardedCall, Request,
+    self, BatchCall, CallExplanation, CallWorkspace, Callee, ForwardFn, ForwardRequest,
+    ForwardedCall, Request,
 };
 use toolcell_engine::scheduler::CallerTurns;
 use toolcell_policy::{Grants, Limits, Policy};
 use toolcell_spec::EXPIRE_DEFAULT;
-use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
+use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal};
 use toolcell_system::BoxFuture;
 
 use crate::{CallContext, CallSpec, Cancellation, Host};
@@ -59,8 +60,8 @@ pub struct ToolSet {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use toolcell::{CallSpec, Cancellation, Elsewhere, ErrorCode, Refusal, ToolEvent};
-/// use toolcell_engine::pipeline::ForwardedCall;
+/// use toolcell::{CallSpec, Elsewhere, ErrorCode, Refusal};
+/// use toolcell_engine::pipeline::{ForwardRequest, ForwardedCall};
 /// use toolcell_system::BoxFuture;
 ///
 /// /// No machine is there.
@@ -74,8 +75,7 @@ pub struct ToolSet {
 ///     fn call<'a>(
 ///         &'a self,
 ///         _: CallSpec,
-///         _: Cancellation,
-///         _: &'a (dyn Fn(&ToolEvent) + Send + Sync),
+///         _: ForwardRequest<'a>,
 ///     ) -> BoxFuture<'a, Result<ForwardedCall, Refusal>> {
 ///         Box::pin(async { Err(Refusal::new(ErrorCode::ClusterUnavailable, "no machine is there")) })
 ///     }
@@ -85,12 +85,11 @@ pub trait Elsewhere: Send + Sync {
     /// The same for calls of the principal `name`, whose rules those machines have.
     fn of_principal(&self, name: &str) -> Arc<dyn Elsewhere>;
 
-    /// The record of the call. `hear` gets its events meanwhile.
+    /// The record of the call.
     fn call<'a>(
         &'a self,
         spec: CallSpec,
-        cancellation: Cancellation,
-        hear: &'a (dyn Fn(&ToolEvent) + Send + Sync),
+        request: ForwardRequest<'a>,
     ) -> BoxFuture<'a, Result<ForwardedCall, Refusal>>;
 }
 
@@ -213,9 +212,9 @@ impl ToolSet {
             .elsewhere
             .clone()
             .map(|elsewhere| (elsewhere, spec.clone()));
-        let has_workspace = context.workspace.is_some();
+        let keeps = asked.is_some() && !context.secrets.is_empty();
         let (request, refusal) = self.request(spec, context);
-        let refusal = refusal.or_else(|| (asked.is_some() && has_workspace).then(no_workspace));
+        let refusal = refusal.or_else(|| keeps.then(no_secrets));
         let turns = CallerTurns::new(request.actor_ref.as_deref());
         CallHandle {
             turns,
@@ -387,9 +386,9 @@ impl ToolSet {
     }
 }
 
-fn no_workspace() -> Refusal {
-    let message = "the files of the workspace are on this machine, and the tool runs on the workers of a cluster";
-    Refusal::new(ErrorCode::ClusterWorkspace, message)
+fn no_secrets() -> Refusal {
+    let message = "secrets that come with a call stay on this machine, and its tool runs on the workers of a cluster";
+    Refusal::new(ErrorCode::ClusterSecrets, message)
 }
 
 fn no_batch() -> Refusal {
@@ -399,12 +398,12 @@ fn no_batch() -> Refusal {
 
 /// Boxed, to keep the future of a call on this machine small.
 fn ask_elsewhere(elsewhere: Arc<dyn Elsewhere>, spec: CallSpec) -> ForwardFn {
-    Box::new(move |tool, wall, cancellation, hear| {
+    Box::new(move |request| {
         let spec = CallSpec {
-            timeout: Some(wall),
-            ..spec.exactly(tool)
+            timeout: Some(request.wall),
+            ..spec.exactly(request.tool)
         };
-        Box::pin(async move { elsewhere.call(spec, cancellation, hear).await })
+        Box::pin(async move { elsewhere.call(spec, request).await })
     })
 }
 

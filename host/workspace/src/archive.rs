@@ -15,7 +15,7 @@ use super::files::plain_path;
 use super::lease::Lease;
 use super::snapshot::{copy_tree, sync};
 use super::swap::{self, WORK};
-use super::tree::{Entry, PATH_BYTES_MAX};
+use super::tree::{Entry, PATH_BYTES_MAX, TreeIndex, Usage};
 use super::{Quota, Workspace};
 
 /// Entries of one archive, with those that only name the next.
@@ -84,10 +84,38 @@ impl Workspace {
     pub fn put_archive(&self, lease: &Lease, from: &mut dyn Read) -> Result<ChangeList, Refusal> {
         let before = self.plain_index(lease)?;
         let room = self.room(before.usage)?;
+        self.unpack(lease, from, (&before, room), |draft| {
+            copy_tree(&self.tree(), draft, &before)
+        })
+    }
+
+    /// Puts the files of a tar archive in the place of all that are there. Returns what changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::put_archive`].
+    pub fn replace_by_archive(
+        &self,
+        lease: &Lease,
+        from: &mut dyn Read,
+    ) -> Result<ChangeList, Refusal> {
+        let before = self.plain_index(lease)?;
+        let room = self.room(Usage::default())?;
+        self.unpack(lease, from, (&before, room), |_| Ok(()))
+    }
+
+    /// `prepare` fills the folder in which the archive is unpacked.
+    fn unpack(
+        &self,
+        lease: &Lease,
+        from: &mut dyn Read,
+        (before, room): (&TreeIndex, Quota),
+        prepare: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<ChangeList, Refusal> {
         let draft = self.folder().join(WORK).join("next");
         let prepared = swap::remove_all(&draft)
             .and_then(|()| private::create_dir(&draft))
-            .and_then(|()| copy_tree(&self.tree(), &draft, &before))
+            .and_then(|()| prepare(&draft))
             .and_then(|()| swap::open_dir(&draft));
         let to = prepared.map_err(|error| self.failed(&error))?;
         match (Unpacker { to, room }).unpack(from) {

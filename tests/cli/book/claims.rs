@@ -66,14 +66,21 @@ fn promises() -> Vec<String> {
 fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     sources(&root().join("tests"), &mut files);
+    // The protocol between machines is simulated beside its code, and tested with servers by scripts.
+    sources(&root().join("host/cluster/src/simulation"), &mut files);
+    let scripts = std::fs::read_dir(root().join("tests/cluster")).unwrap();
+    let scripts = scripts.map(|entry| entry.unwrap().path());
+    files
+        .extend(scripts.filter(|path| path.extension().is_some_and(|extension| extension == "py")));
     let mut shown: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
         for promise in text
             .lines()
-            .take_while(|line| line.starts_with("//!"))
-            .filter_map(|line| line.strip_prefix("//! Promise: "))
+            .take_while(|line| line.starts_with("//!") || line.starts_with("# "))
+            .filter_map(|line| line.split_once(" Promise: "))
+            .map(|(_, promise)| promise)
         {
             shown
                 .entry(promise.to_owned())

@@ -1,16 +1,18 @@
 //! A gateway's calls.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
 use toolcell::{CallSpec, Cancellation, Elsewhere};
-use toolcell_cluster::{Answer, Ask, AskError, Cluster, Store, SubmitError, digest};
-use toolcell_engine::pipeline::ForwardedCall;
+use toolcell_cluster::{Answer, Ask, AskError, Cluster, Store, SubmitError, WorkspaceRef, digest};
+use toolcell_engine::pipeline::{ForwardRequest, ForwardedCall, SentWorkspace};
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
 use ulid::Ulid;
 
+use super::metrics::ClusterMetrics;
 use super::{NOTE, Wait};
 
 pub(super) struct ClusterCalls {
@@ -18,6 +20,7 @@ pub(super) struct ClusterCalls {
     pub(super) older: Option<Arc<Cluster>>,
     pub(super) principal: Option<String>,
     pub(super) wait: Wait,
+    pub(super) metrics: Arc<ClusterMetrics>,
 }
 
 impl Elsewhere for ClusterCalls {
@@ -27,20 +30,35 @@ impl Elsewhere for ClusterCalls {
             older: self.older.clone(),
             principal: Some(name.to_owned()),
             wait: self.wait,
+            metrics: Arc::clone(&self.metrics),
         })
     }
 
     fn call<'a>(
         &'a self,
         spec: CallSpec,
-        cancellation: Cancellation,
-        hear: &'a (dyn Fn(&ToolEvent) + Send + Sync),
+        request: ForwardRequest<'a>,
     ) -> BoxFuture<'a, Result<ForwardedCall, Refusal>> {
         Box::pin(async move {
             let tool = spec.tool.clone();
-            let ask = self.ask(spec)?;
-            let (events, mut heard) = mpsc::unbounded_channel::<Vec<u8>>();
             let cluster = self.spoken();
+            let ForwardRequest {
+                cancellation,
+                workspace,
+                hear,
+                ..
+            } = request;
+            let workspace = match workspace {
+                Some(sent) => Some(send(cluster, sent).await?),
+                None => None,
+            };
+            let ask = self.ask(spec, workspace)?;
+            let began = Instant::now();
+            let hear = |event: &ToolEvent| {
+                self.metrics.event(event, began);
+                hear(event);
+            };
+            let (events, mut heard) = mpsc::unbounded_channel::<Vec<u8>>();
             let asked = cluster.ask(
                 ask,
                 move |event| _ = events.send(event.to_vec()),
@@ -50,23 +68,29 @@ impl Elsewhere for ClusterCalls {
             let answer = loop {
                 tokio::select! {
                     biased;
-                    Some(event) = heard.recv() => tell(hear, &event),
+                    Some(event) = heard.recv() => tell(&hear, &event),
                     answer = &mut asked => break answer,
                 }
             };
             while let Ok(event) = heard.try_recv() {
-                tell(hear, &event);
+                tell(&hear, &event);
             }
+            self.metrics.ended(&answer, began);
             let record = record(answer, &tool)?;
-            let payloads = payloads(cluster, &record).await?;
-            Ok(ForwardedCall { record, payloads })
+            let payloads = objects(cluster, &record, "payloads").await?;
+            let files = objects(cluster, &record, "files").await?;
+            Ok(ForwardedCall {
+                record,
+                payloads,
+                files: files.into_iter().next(),
+            })
         })
     }
 }
 
 impl ClusterCalls {
-    fn ask(&self, spec: CallSpec) -> Result<Ask, Refusal> {
-        let request = self.request(&spec);
+    fn ask(&self, spec: CallSpec, workspace: Option<WorkspaceRef>) -> Result<Ask, Refusal> {
+        let request = self.request(&spec, workspace.as_ref());
         let call = match &spec.idempotency_key {
             None => Ulid::generate().to_string(),
             // Of this caller alone, whichever gateway gets it.
@@ -87,6 +111,7 @@ impl ClusterCalls {
             deadline: self.cluster.now().saturating_add(wait),
             retry: false,
             spec,
+            workspace,
         })
     }
 
@@ -101,28 +126,48 @@ impl ClusterCalls {
     }
 
     /// By what two requests with one key are the same.
-    fn request(&self, spec: &CallSpec) -> String {
+    fn request(&self, spec: &CallSpec, workspace: Option<&WorkspaceRef>) -> String {
+        let workspace = workspace.map_or("", |sent| sent.name.as_str());
         let component = spec.component.as_deref().unwrap_or_default();
         let principal = self.principal.as_deref().unwrap_or_default();
-        of_texts(&[principal, &spec.tool, component, spec.input.text()])
+        of_texts(&[
+            principal,
+            &spec.tool,
+            component,
+            workspace,
+            spec.input.text(),
+        ])
     }
 }
 
-/// What the worker sent of the payloads that the record names.
-async fn payloads(cluster: &Cluster, record: &CallRecord) -> Result<Vec<Vec<u8>>, Refusal> {
-    let sent = record.invocation.extra.get(NOTE).and_then(|note| {
-        let sent = note.get("payloads")?.as_array()?;
-        Some(sent.iter().filter_map(Value::as_str))
+async fn send(cluster: &Cluster, sent: SentWorkspace) -> Result<WorkspaceRef, Refusal> {
+    let archive = cluster.put_object(&sent.archive).await;
+    Ok(WorkspaceRef {
+        name: sent.name,
+        archive: archive.map_err(super::unanswered)?,
+        quota: (sent.quota.bytes, sent.quota.files),
+    })
+}
+
+/// The objects that the worker names in its note, under `what`.
+async fn objects(
+    cluster: &Cluster,
+    record: &CallRecord,
+    what: &str,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let named = record.invocation.extra.get(NOTE).and_then(|note| {
+        let named = note.get(what)?.as_array()?;
+        Some(named.iter().filter_map(Value::as_str))
     });
-    let mut payloads = Vec::new();
-    for name in sent.into_iter().flatten() {
-        let payload = cluster.object(name).await;
-        payloads.push(payload.map_err(|error| {
+    let mut objects = Vec::new();
+    for name in named.into_iter().flatten() {
+        let object = cluster.object(name).await;
+        objects.push(object.map_err(|error| {
             let message = format!("a part of the result cannot be read: {error}");
             Refusal::new(ErrorCode::ClusterResultLost, message)
         })?);
     }
-    Ok(payloads)
+    Ok(objects)
 }
 
 /// Each by its own digest, so that no two lists of texts have one.

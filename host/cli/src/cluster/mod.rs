@@ -2,7 +2,10 @@
 
 mod approver;
 mod calls;
+mod files;
+mod metrics;
 mod runner;
+mod survey;
 
 use std::fmt;
 use std::path::Path;
@@ -16,10 +19,13 @@ use toolcell_cluster::{
 };
 use toolcell_config::ClusterConfig;
 use toolcell_server::read_private;
+use toolcell_server::telemetry::MetricSource;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::private::{self, OnDisk};
 
+use metrics::ClusterMetrics;
 pub(crate) use runner::WorkerCalls;
+pub(crate) use survey::survey;
 
 use super::show;
 
@@ -29,6 +35,7 @@ pub(crate) struct ClusterConnection {
     /// With the protocol before, while machines are upgraded.
     pub(crate) older: Option<Arc<Cluster>>,
     config: ClusterConfig,
+    metrics: Arc<ClusterMetrics>,
 }
 
 impl fmt::Debug for ClusterConnection {
@@ -58,6 +65,7 @@ impl ClusterConnection {
             _ => Some(Cluster::connect(older).await.map_err(unreachable)?),
         };
         Ok(Self {
+            metrics: Arc::new(ClusterMetrics::new(Arc::clone(&cluster))),
             cluster,
             older,
             config: config.clone(),
@@ -71,7 +79,12 @@ impl ClusterConnection {
             older: self.older.clone(),
             principal: None,
             wait: self.config.wait,
+            metrics: Arc::clone(&self.metrics),
         })
+    }
+
+    pub(crate) fn metrics(&self) -> Arc<dyn MetricSource> {
+        Arc::<ClusterMetrics>::clone(&self.metrics)
     }
 
     pub(crate) fn config(&self) -> &ClusterConfig {

@@ -1,24 +1,28 @@
 //! The calls that a worker runs: with its own tools, grants, rules and secrets.
 
 use std::collections::BTreeMap;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
-use toolcell::{CallContext, CallSpec, Cancellation, Listener};
-use toolcell_cluster::{Asked, CallRun, Cluster, NotPossible, Runner, StartRequest, WorkerTool};
+use toolcell::{CallContext, CallHandle, CallSpec, Home, Listener};
+use toolcell_cluster::{
+    Asked, CallRun, Cluster, NotPossible, Runner, StartRequest, Unavailable, WorkerTool,
+};
 use toolcell_engine::pipeline::StartGate;
 use toolcell_server::{Server, ServerTools};
-use toolcell_spec::{CallRecord, ErrorCode, Refusal, ToolEvent};
+use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
 
 use super::NOTE;
 use super::approver::ClusterApprover;
+use super::files::FetchedFiles;
 
 pub(crate) struct WorkerCalls {
     pub(crate) server: Arc<Server>,
     pub(crate) cluster: Arc<Cluster>,
+    pub(crate) home: Home,
     /// Public keys of those who may answer questions from elsewhere, by name.
     pub(crate) approvers: Arc<BTreeMap<String, String>>,
 }
@@ -56,7 +60,15 @@ impl WorkerCalls {
         if !tools.tools.has(&spec) {
             return CallRun::NotHere;
         }
-        let cancellation = Cancellation::default();
+        let (files, refusal) = match (&asked.question.workspace, refusal) {
+            (Some(sent), None) => {
+                match FetchedFiles::fetch(&self.cluster, &self.home, sent).await {
+                    Ok(files) => (Some(files), None),
+                    Err(refusal) => (None, Some(refusal)),
+                }
+            }
+            (_, refusal) => (None, refusal),
+        };
         let approver = ClusterApprover {
             server: Arc::clone(&self.server),
             cluster: Arc::clone(&self.cluster),
@@ -65,25 +77,17 @@ impl WorkerCalls {
         };
         let context = CallContext {
             approver: Some(Arc::new(approver)),
-            cancellation: cancellation.clone(),
+            workspace: files.as_ref().map(FetchedFiles::given),
             listener: Some(Arc::new(EventSender(asked.events))),
             start_gate: Some(Arc::new(ClusterGate(asked.starts))),
             refusal,
             ..CallContext::default()
         };
-        let mut call = pin!(tools.tools.call(spec, context));
-        let mut is_told = false;
-        let mut record = loop {
-            tokio::select! {
-                biased;
-                record = &mut call => break record,
-                reason = &mut asked.canceled, if !is_told => {
-                    is_told = true;
-                    if let Ok(reason) = reason {
-                        cancellation.cancel(reason);
-                    }
-                }
-            }
+        let mut call = HeldCall(Some(tools.tools.call(spec, context)));
+        let mut record = call.ended(&mut asked.canceled).await;
+        let files = match files {
+            Some(files) => self.send_files(files).await,
+            None => Vec::new(),
         };
         let payloads = if record.is_never_persisted() {
             Vec::new()
@@ -95,9 +99,24 @@ impl WorkerCalls {
             "worker": self.cluster.name(),
             "epoch": asked.epoch,
             "payloads": payloads,
+            "files": files,
         });
         record.invocation.note(NOTE, note);
         written(&record)
+    }
+
+    /// Returns the name of the object, if the call changed any.
+    async fn send_files(&self, files: FetchedFiles) -> Vec<String> {
+        let archive = match files.changed().await {
+            Ok(None) => return Vec::new(),
+            Ok(Some(archive)) => self.cluster.put_object(&archive).await,
+            Err(refusal) => Err(Unavailable(refusal.message)),
+        };
+        match archive {
+            Ok(name) => vec![name],
+            // The gateway finds no object of this name, and so no result.
+            Err(error) => vec![format!("not sent: {error}")],
+        }
     }
 
     /// Returns the names of the objects.
@@ -123,6 +142,42 @@ impl WorkerCalls {
     fn everybody(&self) -> Arc<ServerTools> {
         // There is always a set for them.
         self.server.tools_of(None).unwrap_or_else(|| unreachable!())
+    }
+}
+
+/// A call that ends in a record also if its attempt loses it: then it is canceled, and its result thrown away.
+struct HeldCall(Option<CallHandle>);
+
+impl HeldCall {
+    async fn ended(&mut self, canceled: &mut oneshot::Receiver<AbortReason>) -> Box<CallRecord> {
+        let mut is_told = false;
+        loop {
+            let Some(call) = &mut self.0 else {
+                return std::future::pending().await;
+            };
+            tokio::select! {
+                biased;
+                record = &mut *call => {
+                    self.0 = None;
+                    return record;
+                }
+                reason = &mut *canceled, if !is_told => {
+                    is_told = true;
+                    if let Ok(reason) = reason {
+                        call.cancel(reason);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for HeldCall {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call.cancel(AbortReason::SiblingError);
+            tokio::spawn(call);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_cluster::{Cluster, ClusterState, OpenCall, Stage, WorkerState, public_key};
 use toolcell_config::{ClusterConfig, ConfigLayers, LayerOptions};
-use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal, Timestamp};
 
 use super::exit::{BadRequest, Exit};
 use super::show;
@@ -26,6 +26,10 @@ pub(super) struct ManageCluster {
 enum ClusterCommand {
     /// List the workers, their tools, and the calls that have not ended
     Status(ClusterStatus),
+    /// List the calls that have not ended, and for how long each has not changed
+    Calls(OpenCalls),
+    /// Have a worker take no more calls, and end after those that it runs
+    Drain(DrainWorker),
     /// Print the public key of this home, with which a gateway signs its calls, and an approver its answers: for `gateways`
     /// and `approvers` of the workers
     Key,
@@ -56,6 +60,23 @@ struct AnswerFromHere {
 }
 
 #[derive(Debug, Args)]
+struct OpenCalls {
+    /// Only those that this worker has
+    #[arg(long, value_name = "WORKER")]
+    on: Option<String>,
+    #[command(flatten)]
+    asked: ClusterStatus,
+}
+
+#[derive(Debug, Args)]
+struct DrainWorker {
+    /// The name of the worker: `toolcell cluster status` lists them
+    worker: String,
+    #[command(flatten)]
+    asked: ClusterStatus,
+}
+
+#[derive(Debug, Args)]
 struct ClusterStatus {
     /// Ask the NATS server at URL, instead of those of [cluster]
     #[arg(long, value_name = "URL")]
@@ -75,6 +96,8 @@ impl ManageCluster {
                 show::text(&format!("{}\n", public_key(&seed)?))
             }
             ClusterCommand::Status(status) => status.run(&home, config),
+            ClusterCommand::Calls(calls) => calls.run(&home, config),
+            ClusterCommand::Drain(drain) => drain.run(&home, config),
             ClusterCommand::Approvals(asked) => asked.approvals(&home, config),
             ClusterCommand::Approve(answer) => answer.run(&home, config, true),
             ClusterCommand::Deny(answer) => answer.run(&home, config, false),
@@ -89,18 +112,22 @@ fn config(home: &Home) -> anyhow::Result<Option<ClusterConfig>> {
 }
 
 impl ClusterStatus {
-    fn run(self, home: &Home, config: Option<ClusterConfig>) -> anyhow::Result<Exit> {
+    fn ask<T>(
+        &self,
+        home: &Home,
+        config: Option<ClusterConfig>,
+        question: impl AsyncFnOnce(&Cluster) -> Result<T, Refusal>,
+    ) -> anyhow::Result<Result<T, Refusal>> {
         let config = cluster::with_address(config, self.cluster.as_deref());
         let runtime = Runtime::on_all_processors()?;
-        let state = runtime.block_on(async {
+        Ok(runtime.block_on(async {
             let connection = ClusterConnection::open(home, &config, false).await?;
-            connection
-                .cluster
-                .state()
-                .await
-                .map_err(cluster::unanswered)
-        });
-        let state = match state {
+            question(&connection.cluster).await
+        }))
+    }
+
+    fn run(self, home: &Home, config: Option<ClusterConfig>) -> anyhow::Result<Exit> {
+        let state = match self.ask(home, config, state)? {
             Ok(state) => state,
             Err(refusal) => return show::refuse(&refusal, self.json),
         };
@@ -110,17 +137,11 @@ impl ClusterStatus {
         show::text(&for_people(&state))?;
         Ok(Exit::Succeeded)
     }
-}
 
-impl ClusterStatus {
     fn approvals(self, home: &Home, config: Option<ClusterConfig>) -> anyhow::Result<Exit> {
-        let config = cluster::with_address(config, self.cluster.as_deref());
-        let runtime = Runtime::on_all_processors()?;
-        let open = runtime.block_on(async {
-            let connection = ClusterConnection::open(home, &config, false).await?;
-            let open = connection.cluster.approvals().await;
-            open.map_err(cluster::unanswered)
-        });
+        let open = self.ask(home, config, async |cluster| {
+            cluster.approvals().await.map_err(cluster::unanswered)
+        })?;
         let open = match open {
             Ok(open) => open,
             Err(refusal) => return show::refuse(&refusal, self.json),
@@ -142,6 +163,78 @@ impl ClusterStatus {
         show::text(&paragraphs.collect::<Vec<_>>().join("\n"))
     }
 }
+
+async fn state(cluster: &Cluster) -> Result<ClusterState, Refusal> {
+    cluster.state().await.map_err(cluster::unanswered)
+}
+
+impl OpenCalls {
+    fn run(self, home: &Home, config: Option<ClusterConfig>) -> anyhow::Result<Exit> {
+        let mut calls = match self.asked.ask(home, config, state)? {
+            Ok(state) => state.calls,
+            Err(refusal) => return show::refuse(&refusal, self.asked.json),
+        };
+        if let Some(on) = &self.on {
+            let has = |call: &OpenCall| call.claim.holder().is_some_and(|by| by.worker == *on);
+            calls.retain(has);
+        }
+        if self.asked.json {
+            return show::print_json(&json!({ "calls": calls }));
+        }
+        if calls.is_empty() {
+            return show::text("no call is open\n");
+        }
+        let lines: Vec<String> = calls.iter().filter_map(call_line).collect();
+        show::text(&lines.concat())
+    }
+}
+
+impl DrainWorker {
+    fn run(self, home: &Home, config: Option<ClusterConfig>) -> anyhow::Result<Exit> {
+        let name = self.worker.as_str();
+        let drained = self
+            .asked
+            .ask(home, config, async |cluster| drained(cluster, name).await)?;
+        let left = match drained {
+            Ok(left) => left,
+            Err(refusal) => return show::refuse(&refusal, self.asked.json),
+        };
+        if self.asked.json {
+            let busy = left.as_ref().map_or(0, |worker| worker.busy);
+            let said = json!({ "worker": name, "gone": left.is_none(), "busy": busy });
+            return show::print_json(&said);
+        }
+        show::text(&match left {
+            None => format!("{name} has ended\n"),
+            Some(worker) => {
+                let calls = show::counted(worker.busy as u64, "call");
+                format!("{name} takes no more calls, and ends after {calls}\n")
+            }
+        })
+    }
+}
+
+/// Waits until the worker says that it drains, and returns what it said; `None`: it is gone.
+async fn drained(cluster: &Cluster, name: &str) -> Result<Option<WorkerState>, Refusal> {
+    let worker = async || cluster.worker(name).await.map_err(cluster::unanswered);
+    if worker().await?.is_none() {
+        let message = format!("no worker {name} is there: toolcell cluster status");
+        return Err(Refusal::new(ErrorCode::UnknownRequest, message));
+    }
+    cluster.drain(name).await.map_err(cluster::unanswered)?;
+    for _ in 0..DRAIN_LOOKS {
+        tokio::time::sleep(LOOK_EVERY).await;
+        match worker().await? {
+            Some(worker) if !worker.drains => {}
+            drains => return Ok(drains),
+        }
+    }
+    let message = format!("the worker {name} does not answer: end its process on its machine");
+    Err(Refusal::new(ErrorCode::ClusterUnavailable, message))
+}
+
+/// A worker looks every 5 s, and is forgotten 15 s after it was killed.
+const DRAIN_LOOKS: u32 = 200;
 
 impl AnswerFromHere {
     fn run(
@@ -221,10 +314,8 @@ fn for_people(state: &ClusterState) -> String {
         .workers
         .iter()
         .for_each(|worker| add_worker(&mut text, worker));
-    state
-        .calls
-        .iter()
-        .for_each(|call| add_call(&mut text, call));
+    let calls = state.calls.iter().filter_map(call_line);
+    calls.for_each(|line| _ = write!(text, "\n{line}"));
     text
 }
 
@@ -240,12 +331,17 @@ fn add_worker(text: &mut String, worker: &WorkerState) {
     }
 }
 
-fn add_call(text: &mut String, call: &OpenCall) {
+/// `None`: it has ended.
+fn call_line(call: &OpenCall) -> Option<String> {
     let stage = match &call.claim.stage {
         Stage::Queued => "waits".to_owned(),
         Stage::Claimed { holder } => format!("is decided by {}", holder.worker),
         Stage::Started { holder, .. } => format!("runs at {}", holder.worker),
-        Stage::Ended { .. } => return,
+        Stage::Ended { .. } => return None,
     };
-    let _ = writeln!(text, "\ncall {}  {} {stage}", call.call, call.claim.tool);
+    let (id, tool) = (&call.call, &call.claim.tool);
+    let unchanged = Timestamp::now().since(call.changed_at).as_secs();
+    Some(format!(
+        "call {id}  {tool} {stage}, unchanged for {unchanged} s\n"
+    ))
 }

@@ -1,5 +1,6 @@
 //! Checks a configuration: what is wrong with it, and how to fix it.
 
+use crate::cluster;
 use crate::runtime::Runtime;
 use toolcell::{ComponentTools, Home};
 use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry};
@@ -61,6 +62,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
         }
         checks.extend(secrets(home, layer));
     }
+    checks.extend(cluster::survey(home, settings.layers.cluster.as_ref())?);
     Ok(checks)
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 use toolcell::Home;
+use toolcell_config::{ConfigLayers, LayerOptions};
 use toolcell_page::{InspectPage, Program, serve};
 
 use super::calls;
@@ -53,6 +54,7 @@ impl Inspect {
         let log = calls::log(&home)?;
         let program = std::env::current_exe().context("cannot find the toolcell program itself")?;
         let grants = words(&self.grants)?;
+        let has_machines = has_machines(&home);
         Runtime::on_all_processors()?.block_on(async {
             let listener = TcpListener::bind(self.listen).await.map_err(|error| {
                 BadRequest(format!("cannot listen at {}: {error}", self.listen))
@@ -62,7 +64,7 @@ impl Inspect {
             let port = address.port();
             let own = [address.to_string(), format!("localhost:{port}")];
             let denials = own.map(|own| format!("--deny-net={own}")).to_vec();
-            let program = Program::new(program, self.tools, grants, denials);
+            let program = Program::new(program, self.tools, grants, denials, has_machines);
             let page = InspectPage::new(address, &home, log, program)?;
             writeln!(std::io::stderr(), "Page at {}", page.url())?;
             // Kept until the end: a browser can be slow to start.
@@ -73,6 +75,14 @@ impl Inspect {
             }
         })
     }
+}
+
+/// Files that cannot be used are told by the commands that need them.
+fn has_machines(home: &Home) -> bool {
+    let folder = std::env::current_dir().ok();
+    let layers = ConfigLayers::read(home, folder.as_deref(), &LayerOptions::default());
+    let cluster = layers.ok().and_then(|layers| layers.cluster);
+    cfg!(feature = "cluster") && cluster.is_some_and(|cluster| !cluster.servers.is_empty())
 }
 
 /// The options as they were typed.

@@ -50,6 +50,7 @@ impl Work {
                  [cluster], or with --gateway; `toolcell cluster key` on a gateway prints its key",
             );
         }
+        let home = served.state.home.clone();
         let places = self.places.map_or(connection.config().places, usize::from);
         runtime.spawn(served.follow());
         runtime.block_on(async {
@@ -64,6 +65,7 @@ impl Work {
             let runner = Arc::new(WorkerCalls {
                 server: Arc::clone(&server),
                 cluster: Arc::clone(cluster),
+                home: home.clone(),
                 approvers: Arc::new(connection.config().approvers.clone()),
             });
             show::say(&format!(

@@ -10,7 +10,7 @@ use toolcell_spec::AbortReason;
 use super::{Cluster, resources};
 use crate::claim::{Claim, End, UnixMillis};
 use crate::gateway::{self, SubmitError};
-use crate::question::{Question, Spec, digest};
+use crate::question::{Question, Spec, WorkspaceRef, digest};
 use crate::store::Unavailable;
 
 /// Larger specs are objects: a message has at most 1 MiB.
@@ -34,6 +34,7 @@ pub struct Ask {
     pub retry: bool,
     /// A `CallSpec`.
     pub spec: Box<RawValue>,
+    pub workspace: Option<WorkspaceRef>,
 }
 
 /// How a call of the cluster ended.
@@ -128,6 +129,7 @@ impl Cluster {
             deadline: ask.deadline,
             retry: ask.retry,
             spec,
+            workspace: ask.workspace,
         };
         serde_json::to_vec(&question).map_err(|error| Unavailable(error.to_string()))
     }

@@ -4,6 +4,7 @@ mod approvals;
 mod calls;
 mod objects;
 mod places;
+mod report;
 mod resources;
 mod store;
 mod watching;
@@ -11,6 +12,7 @@ mod workers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -25,7 +27,7 @@ use crate::store::Unavailable;
 pub use approvals::{ApproverAnswer, OpenApproval, SealedAnswer};
 pub use calls::{Answer, Ask, AskError};
 pub use places::{Asked, CallRun, Runner, StartRequest};
-
+pub use report::{JetStreamReport, ServerReport, StreamReport, report};
 pub use workers::{ClusterState, OpenCall, WorkerState, WorkerTool};
 
 use objects::Objects;
@@ -97,6 +99,18 @@ pub enum ClusterError {
     Resource { what: &'static str, error: String },
 }
 
+/// Since this process began.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Questions that a worker was given, those that it or another one was given before included.
+    pub deliveries: AtomicU64,
+    pub redeliveries: AtomicU64,
+    /// Results of this worker that came too late, and were thrown away.
+    pub superseded: AtomicU64,
+    /// Calls whose worker was silent, as this process found.
+    pub leases_lost: AtomicU64,
+}
+
 /// A connection of this process to its cluster.
 pub struct Cluster {
     client: Client,
@@ -107,6 +121,7 @@ pub struct Cluster {
     protocols: Arc<workers::Protocols>,
     /// Name of this process among the workers, with characters that a key can have.
     place_name: String,
+    counts: Counts,
     /// Signs questions.
     key: KeyPair,
     settings: ClusterSettings,
@@ -147,6 +162,7 @@ impl Cluster {
             watching,
             protocols: Arc::default(),
             place_name: place_name(&settings.name),
+            counts: Counts::default(),
             key,
             settings,
             stop: CancellationToken::new(),
@@ -193,6 +209,15 @@ impl Cluster {
         self.objects.get(name).await
     }
 
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// How many calls of the cluster wait, are decided about, and run, as this process sees it.
+    pub fn stages(&self) -> [u64; 3] {
+        self.watching.stages()
+    }
+
     /// Version of the protocol.
     pub fn protocol(&self) -> u32 {
         self.settings.protocol
@@ -232,7 +257,11 @@ async fn client(settings: &ClusterSettings) -> Result<Client, ClusterError> {
             .credentials_file(file)
             .await
             .map_err(ClusterError::Login)?,
-        Login::Nkey(seed) => options.nkey(seed.to_string()),
+        Login::Nkey(seed) => {
+            // Later, the client only says that it cannot sign.
+            KeyPair::from_seed(seed).map_err(|error| ClusterError::Key(error.to_string()))?;
+            options.nkey(seed.to_string())
+        }
     };
     let options = match &settings.ca {
         Some(file) => {

@@ -20,6 +20,7 @@ use super::{Cluster, resources};
 use crate::claim::{Claim, End, Holder, NotPossible};
 use crate::hold::Hold;
 use crate::question::{Question, Seal, Spec, digest};
+use crate::store::Store;
 use crate::worker::{self, Run, RunOutcome};
 
 /// For so long, a place waits for a question before it asks again. A server that came back knows nothing of what was asked before,
@@ -124,6 +125,7 @@ impl Cluster {
             };
             match taken {
                 Ok(Some(message)) => {
+                    self.count(&message);
                     busy.fetch_add(1, Ordering::Relaxed);
                     self.answer_to(&message, gateways, runner).await;
                     busy.fetch_sub(1, Ordering::Relaxed);
@@ -139,6 +141,13 @@ impl Cluster {
                     }
                 }
             }
+        }
+    }
+
+    fn count(&self, message: &Message) {
+        self.counts.deliveries.fetch_add(1, Ordering::Relaxed);
+        if message.info().is_ok_and(|info| info.delivered > 1) {
+            self.counts.redeliveries.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -171,6 +180,12 @@ impl Cluster {
             let _ = message.ack_with(AckKind::Term).await;
             return;
         }
+        // Its own word: whoever can write the claim could make an old question young again.
+        if self.now() >= question.deadline {
+            self.warn("a call was refused: it was to begin earlier");
+            let _ = message.ack_with(AckKind::Term).await;
+            return;
+        }
         let (call, request) = (question.call.clone(), question.request.clone());
         let holder = Holder {
             worker: self.settings.name.clone(),
@@ -186,6 +201,7 @@ impl Cluster {
         let named = (call.as_str(), request.as_str());
         match worker::work(self, &Delivered(message), named, holder, lease, run).await {
             Ok(worker::Outcome::Superseded) => {
+                self.counts.superseded.fetch_add(1, Ordering::Relaxed);
                 self.warn(&format!(
                     "another attempt has the call {call}: this result is thrown away"
                 ));

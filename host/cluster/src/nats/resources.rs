@@ -40,6 +40,17 @@ pub(super) fn events_subject(protocol: u32, call: &str) -> String {
     format!("toolcell.{protocol}.events.{call}")
 }
 
+/// The streams of a protocol, and those of all.
+pub(super) fn stream_names(protocol: u32) -> [String; 5] {
+    [
+        queue_name(protocol),
+        format!("KV_toolcell-{protocol}-calls"),
+        format!("OBJ_toolcell-{protocol}-objects"),
+        "KV_toolcell-workers".to_owned(),
+        "KV_toolcell-approvals".to_owned(),
+    ]
+}
+
 impl Resources {
     pub(super) async fn open(
         context: &Context,
@@ -159,7 +170,10 @@ async fn queue(
     queue
         .get_or_create_consumer(&name, config)
         .await
-        .map_err(|error| failed("the consumer of the queue", error))
+        .map_err(|error| {
+            let why = format!("{error}; all processes of a cluster have the same `lease`");
+            failed("the consumer of the queue", why)
+        })
 }
 
 fn failed(what: &'static str, error: impl std::fmt::Display) -> ClusterError {

@@ -1,6 +1,7 @@
 //! What this process sees of the calls: each change wakes who follows the call, and the sweeper notes when it was.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -56,6 +57,10 @@ impl Watching {
             begin: Instant::now(),
             lease,
         }
+    }
+
+    pub(super) fn stages(&self) -> [u64; 3] {
+        lock(&self.sweeper).stages()
     }
 
     pub(super) fn follow(self: &Arc<Self>, call: &str) -> Followed {
@@ -158,6 +163,9 @@ pub(super) async fn sweep(cluster: Weak<Cluster>, stop: CancellationToken) {
                     Some(_) => "its worker is gone",
                     None => "its worker is gone; it waits for another one",
                 };
+                if entry.claim.end() != Some(&End::Expired) {
+                    strong.counts.leases_lost.fetch_add(1, Ordering::Relaxed);
+                }
                 strong.warn(&format!("the call {call}: {what}"));
             }
         }

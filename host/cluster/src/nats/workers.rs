@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::jetstream::kv::{self, Operation};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+use toolcell_spec::Timestamp;
 
-use super::Cluster;
+use super::{Cluster, place_name};
 use crate::claim::{Claim, UnixMillis};
-use crate::store::{Store, Unavailable};
+use crate::store::{Store as _, Unavailable};
 
 /// A worker that wrote nothing for so long is not listed.
 pub(super) const KEPT: Duration = Duration::from_secs(15);
@@ -58,6 +59,8 @@ pub struct OpenCall {
     pub call: String,
     #[serde(flatten)]
     pub claim: Claim,
+    /// On the clock of the server. A worker that runs a call writes several times within a lease.
+    pub changed_at: Timestamp,
 }
 
 /// The protocols of the workers, and when each wrote its state on the clock of this process.
@@ -122,7 +125,7 @@ impl Cluster {
         self.protocols.oldest()
     }
 
-    /// Writes the state of this worker until `gone`.
+    /// Writes the state of this worker until `gone`. Cancels `stop` when it is told to drain.
     pub(super) async fn show(
         &self,
         presence: &Presence,
@@ -130,7 +133,16 @@ impl Cluster {
         (stop, gone): (&CancellationToken, &CancellationToken),
     ) {
         let key = &self.place_name;
+        // What an earlier process of this name was told is not for this one.
+        let drain = drain_key(key);
+        let _ = self.resources.workers.delete(&drain).await;
         while !gone.is_cancelled() {
+            if !stop.is_cancelled()
+                && let Ok(Some(_)) = self.resources.workers.get(&drain).await
+            {
+                self.warn("this worker was told to drain: it takes no more calls, and ends after those that run");
+                stop.cancel();
+            }
             let state = WorkerState {
                 name: self.settings.name.clone(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -167,27 +179,26 @@ impl Cluster {
             .await;
         let queue = queue.map_err(|error| failed(&error))?;
         let queued = queue.cached_info().state.messages;
-        let keys = self.resources.workers.keys().await;
-        let mut keys = keys.map_err(|error| failed(&error))?;
         let mut workers: Vec<WorkerState> = Vec::new();
-        while let Some(Ok(key)) = keys.next().await {
-            if let Ok(Some(state)) = self.resources.workers.get(key).await
-                && let Ok(state) = serde_json::from_slice(&state)
-            {
-                workers.push(state);
-            }
-        }
+        each_value(&self.resources.workers, |entry| {
+            workers.extend(serde_json::from_slice::<WorkerState>(&entry.value).ok());
+        })
+        .await?;
         workers.sort_by(|one, other| one.name.cmp(&other.name));
-        let open = self.resources.calls.keys().await;
-        let mut open = open.map_err(|error| failed(&error))?;
         let mut calls = Vec::new();
-        while let Some(Ok(call)) = open.next().await {
-            let entry = self.read(&call).await?;
-            if let Some(entry) = entry.filter(|entry| entry.claim.end().is_none()) {
-                let claim = entry.claim;
-                calls.push(OpenCall { call, claim });
-            }
-        }
+        each_value(&self.resources.calls, |entry| {
+            let claim = serde_json::from_slice::<Claim>(&entry.value).ok();
+            calls.extend(
+                claim
+                    .filter(|claim| claim.end().is_none())
+                    .map(|claim| OpenCall {
+                        call: entry.key.clone(),
+                        claim,
+                        changed_at: SystemTime::from(entry.created).into(),
+                    }),
+            );
+        })
+        .await?;
         Ok(ClusterState {
             server: self.client.server_info().version,
             queued,
@@ -195,4 +206,58 @@ impl Cluster {
             calls,
         })
     }
+
+    /// Tells the worker to take no more calls, and to end after those that run. It looks every 5 s.
+    ///
+    /// # Errors
+    ///
+    /// No server answers.
+    pub async fn drain(&self, worker: &str) -> Result<(), Unavailable> {
+        let key = drain_key(&place_name(worker));
+        let put = self.resources.workers.put(&key, "drain".into()).await;
+        put.map(drop)
+            .map_err(|error| Unavailable(error.to_string()))
+    }
+
+    /// What the worker wrote last; `None`: it is gone.
+    ///
+    /// # Errors
+    ///
+    /// No server answers.
+    pub async fn worker(&self, name: &str) -> Result<Option<WorkerState>, Unavailable> {
+        let state = self.resources.workers.get(place_name(name)).await;
+        let state = state.map_err(|error| Unavailable(error.to_string()))?;
+        Ok(state.and_then(|state| serde_json::from_slice(&state).ok()))
+    }
 }
+
+/// No name of a worker has a dot.
+fn drain_key(place_name: &str) -> String {
+    format!("drain.{place_name}")
+}
+
+/// Gives the latest value of each key to `see`, all in one answer: a bucket has those of hours.
+async fn each_value(bucket: &kv::Store, mut see: impl FnMut(kv::Entry)) -> Result<(), Unavailable> {
+    let failed = |error: &dyn std::fmt::Display| Unavailable(error.to_string());
+    let status = bucket.status().await.map_err(|error| failed(&error))?;
+    if status.values() == 0 {
+        return Ok(());
+    }
+    let values = bucket.watch_with_history(">").await;
+    let mut values = values.map_err(|error| failed(&error))?;
+    // The last ones may be forgotten meanwhile: then no value says that it is the last.
+    while let Ok(Some(entry)) = tokio::time::timeout(EACH, values.next()).await {
+        let entry = entry.map_err(|error| failed(&error))?;
+        let is_last = entry.delta == 0;
+        if entry.operation == Operation::Put {
+            see(entry);
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// In which the next value comes.
+const EACH: Duration = Duration::from_secs(2);

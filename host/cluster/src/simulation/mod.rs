@@ -1,6 +1,9 @@
 //! The protocol in a world that a seed makes: processes that end, stop and start again, messages that are lost, late, doubled
 //! or out of order, clocks that differ. The same seed gives the same schedule.
 //!
+//! Promise: A call on many machines has one result.
+//! Promise: A call with effects starts once.
+//!
 //! `CLUSTER_SEED=n cargo test -p toolcell-cluster simulation::one` shows a schedule.
 
 mod check;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use toolcell_executor::Cancellation;
 use toolcell_spec::{CallRecord, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
 
+use super::workspace::{self, LentWorkspace, SentWorkspace, WORKSPACE};
 use super::{Request, Services, refuse, unwritten};
 use crate::catalog::Tool;
 
@@ -22,36 +24,58 @@ pub struct ForwardedCall {
     pub record: Box<CallRecord>,
     /// Contents of those that the record refers to.
     pub payloads: Vec<Vec<u8>>,
+    /// A tar archive of the files of its workspace; `None` if they are as they were.
+    pub files: Option<Vec<u8>>,
 }
 
-/// Gets the record of a call of the tool from elsewhere, which may take so long. The last argument hears the call's events
-/// meanwhile.
+/// What is asked for elsewhere.
+///
+/// ```
+/// use toolcell_engine::pipeline::ForwardRequest;
+///
+/// fn tool(request: &ForwardRequest<'_>) -> String {
+///     request.tool.declaration().qualified_name()
+/// }
+/// ```
+pub struct ForwardRequest<'a> {
+    pub tool: &'a Tool,
+    /// The call may take so long.
+    pub wall: Duration,
+    pub cancellation: Cancellation,
+    pub workspace: Option<SentWorkspace>,
+    /// Hears the events of the call.
+    pub hear: &'a (dyn Fn(&ToolEvent) + Send + Sync),
+}
+
+/// Gets the record of a call from elsewhere.
 pub type ForwardFn = Box<
-    dyn for<'a> FnOnce(
-            &'a Tool,
-            Duration,
-            Cancellation,
-            &'a (dyn Fn(&ToolEvent) + Send + Sync),
-        ) -> BoxFuture<'a, Result<ForwardedCall, Refusal>>
-        + Send,
+    dyn for<'a> FnOnce(ForwardRequest<'a>) -> BoxFuture<'a, Result<ForwardedCall, Refusal>> + Send,
 >;
 
 /// Has a call run elsewhere. Its record is the one that was made there, kept here, too; a refusal gets a record of this host.
 pub async fn forward(services: &Services, request: Request, ask: ForwardFn) -> Box<CallRecord> {
-    let ForwardedCall {
-        mut record,
-        payloads,
-    } = match asked(services, &request, ask).await {
+    let (forwarded, lent) = match asked(services, &request, ask).await {
         Ok(forwarded) => forwarded,
         Err(refusal) => return refuse(services, request, refusal).await,
     };
+    let ForwardedCall {
+        mut record,
+        payloads,
+        files,
+    } = forwarded;
+    if let (Some(lent), Some(files)) = (lent, files) {
+        let taken = lent.take_back(files, !record.result.is_error).await;
+        if let Err(refusal) = taken {
+            let problem = json!({ "problem": refusal.message });
+            record.result.extra.insert(WORKSPACE.to_owned(), problem);
+        }
+    }
     let store = services.payloads.for_owner(request.actor_ref.as_deref());
     for payload in payloads {
         // The record has its type.
         if let Err(error) = store.keep(payload, "application/octet-stream").await {
-            record
-                .invocation
-                .note("payload_error", format!("{error:#}"));
+            let why = format!("{error:#}");
+            record.invocation.note("payload_error", why);
         }
     }
     if let (Some(caller), Some(usage)) = (&request.actor_ref, &record.result.usage) {
@@ -68,17 +92,19 @@ async fn asked(
     services: &Services,
     request: &Request,
     ask: ForwardFn,
-) -> Result<ForwardedCall, Refusal> {
+) -> Result<(ForwardedCall, Option<LentWorkspace>), Refusal> {
     let _place = services.quotas.begin(request.actor_ref.as_deref())?;
     let tool = request.tool.find(&services.catalog)?;
     request.tool.withheld(&tool).map_or(Ok(()), Err)?;
+    let (lent, workspace) = workspace::lend(request, &tool).await?.unzip();
     let listeners = services.listeners.iter().chain(&request.listener);
     let hear = |event: &ToolEvent| listeners.clone().for_each(|listener| listener.event(event));
-    ask(
-        &tool,
-        request.limits.wall,
-        request.cancellation.clone(),
-        &hear,
-    )
-    .await
+    let forwarded = ask(ForwardRequest {
+        tool: &tool,
+        wall: request.limits.wall,
+        cancellation: request.cancellation.clone(),
+        workspace,
+        hear: &hear,
+    });
+    Ok((forwarded.await?, lent))
 }

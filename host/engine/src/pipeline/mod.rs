@@ -63,7 +63,7 @@ use call_state::CallState;
 pub use call_state::StoredCallRef;
 use execute::Executed;
 pub use explain::{CallExplanation, HookPreview, explain};
-pub use forward::{ForwardFn, ForwardedCall, forward};
+pub use forward::{ForwardFn, ForwardRequest, ForwardedCall, forward};
 use observe::Observed;
 use persist::Persisted;
 pub use preview::boundary as text_boundary;
@@ -71,7 +71,7 @@ pub use request::{Callee, RecordKeeper, Request};
 pub use running::{CancelOutcome, RunningCalls, cancel};
 pub use start_gate::StartGate;
 use suspend::SuspensionStage;
-pub use workspace::{CallWorkspace, call_workspace};
+pub use workspace::{CallWorkspace, SentWorkspace, call_workspace};
 
 pub struct Services {
     pub catalog: Catalog,

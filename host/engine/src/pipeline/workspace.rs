@@ -1,5 +1,6 @@
 //! The workspace of a call: leased while an instance of its tool runs, and compared afterwards.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,14 +8,16 @@ use serde::Serialize;
 use serde_json::json;
 use toolcell_executor::{Execution, GuestOutcome, WorkspaceRoom, unless_canceled};
 use toolcell_policy::Permit;
-use toolcell_spec::{OutputRetention, Refusal, ToolResult};
+use toolcell_spec::{AccessKind, ErrorCode, OutputRetention, Refusal, ToolResult};
 use toolcell_system::pool::GUEST_FILES;
-use toolcell_workspace::{Access, ChangeList, OnFailure, Workspace, WorkspaceRun};
+use toolcell_workspace::{Access, ChangeList, Lease, OnFailure, Quota, Workspace, WorkspaceRun};
 
+use super::Request;
 use super::call_state::CallState;
+use crate::catalog::Tool;
 
 /// An extension of the specification.
-const WORKSPACE: &str = "workspace";
+pub(super) const WORKSPACE: &str = "workspace";
 
 /// The workspace that a call is given, as `/workspace`.
 ///
@@ -56,6 +59,101 @@ impl CallWorkspace {
     /// The folder with its files, canonical.
     pub fn tree(&self) -> PathBuf {
         self.workspace.tree()
+    }
+}
+
+/// The files of a workspace, for a call that runs elsewhere.
+///
+/// ```
+/// use toolcell_engine::pipeline::SentWorkspace;
+///
+/// fn bytes(sent: &SentWorkspace) -> usize {
+///     sent.archive.len()
+/// }
+/// ```
+pub struct SentWorkspace {
+    pub name: String,
+    pub quota: Quota,
+    /// A tar archive of all files.
+    pub archive: Vec<u8>,
+}
+
+/// The largest archive that is sent.
+const ARCHIVE_BYTES_MAX: u64 = 64 << 20;
+
+/// A workspace whose files are elsewhere for a call; nobody else changes them meanwhile.
+pub(super) struct LentWorkspace {
+    workspace: Arc<Workspace>,
+    lease: Lease,
+    on_failure: OnFailure,
+}
+
+/// `None` if the call has no workspace, or its tool reads no files.
+pub(super) async fn lend(
+    request: &Request,
+    tool: &Tool,
+) -> Result<Option<(LentWorkspace, SentWorkspace)>, Refusal> {
+    let profile = tool.permission_profile();
+    let access = match (profile.wants_file_write(), &request.workspace) {
+        (_, None) => return Ok(None),
+        (true, _) => Access::Write,
+        (false, _) if profile.wants(&AccessKind::FileRead) => Access::Read,
+        // A tool that it calls may use them.
+        (false, _) if tool.calls_tools() => Access::Write,
+        (false, _) => return Ok(None),
+    };
+    let Some(given) = request.workspace.clone() else {
+        return Ok(None);
+    };
+    let taken = Arc::clone(&given.workspace).lease(access, request.limits.wall);
+    let lease = unless_canceled(&request.cancellation, taken).await??;
+    let lent = LentWorkspace {
+        workspace: given.workspace,
+        lease,
+        on_failure: given.on_failure,
+    };
+    let packed = GUEST_FILES.run(move || lent.pack().map(|sent| (lent, sent)));
+    let packed = packed.await;
+    packed
+        .unwrap_or_else(|error| Err(Refusal::host_fault(error.to_string())))
+        .map(Some)
+}
+
+impl LentWorkspace {
+    fn pack(&self) -> Result<SentWorkspace, Refusal> {
+        let quota = self.workspace.info(&self.lease)?.quota;
+        let (mut file, size) = self.workspace.archive(&self.lease)?;
+        if size > ARCHIVE_BYTES_MAX {
+            let message = format!(
+                "the files of the workspace {} take {size} bytes as an archive, and at most {ARCHIVE_BYTES_MAX} are sent to a \
+                 worker: remove some, or call the tool without --cluster",
+                self.workspace.name()
+            );
+            return Err(Refusal::new(ErrorCode::ClusterWorkspace, message));
+        }
+        let mut archive = Vec::new();
+        file.read_to_end(&mut archive)
+            .map_err(|error| Refusal::host_fault(error.to_string()))?;
+        Ok(SentWorkspace {
+            name: self.workspace.name().to_string(),
+            quota,
+            archive,
+        })
+    }
+
+    /// Takes the files as the call left them.
+    pub(super) async fn take_back(self, archive: Vec<u8>, succeeded: bool) -> Result<(), Refusal> {
+        let is_kept = succeeded || self.on_failure == OnFailure::Keep;
+        if !is_kept || !self.lease.is_writer() {
+            return Ok(());
+        }
+        let put = move || {
+            let mut archive = archive.as_slice();
+            self.workspace.replace_by_archive(&self.lease, &mut archive)
+        };
+        let put = GUEST_FILES.run(put).await;
+        put.unwrap_or_else(|error| Err(Refusal::host_fault(error.to_string())))
+            .map(drop)
     }
 }
 

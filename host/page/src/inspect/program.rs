@@ -36,6 +36,7 @@ pub struct Program {
     tools: Vec<String>,
     grants: Vec<String>,
     denials: Vec<String>,
+    has_machines: bool,
     calls: Arc<Semaphore>,
     others: Arc<Semaphore>,
 }
@@ -59,18 +60,21 @@ impl CommandOutput {
 }
 
 impl Program {
-    /// `grants` and `denials` are options of `toolcell call`; the page shows the grants.
+    /// `grants` and `denials` are options of `toolcell call`; the page shows the grants. `has_machines`: a cluster is
+    /// configured.
     pub fn new(
         path: PathBuf,
         tools: Vec<String>,
         grants: Vec<String>,
         denials: Vec<String>,
+        has_machines: bool,
     ) -> Self {
         Self {
             path,
             tools,
             grants,
             denials,
+            has_machines,
             calls: Arc::new(Semaphore::new(COMMANDS_MAX)),
             others: Arc::new(Semaphore::new(COMMANDS_MAX)),
         }
@@ -279,6 +283,14 @@ impl PageCommands for Program {
             let listed = self.read(&["policy", "principals", "--json"]).await?;
             Ok(list(&listed, "principals").to_vec())
         })
+    }
+
+    fn has_machines(&self) -> bool {
+        self.has_machines
+    }
+
+    fn machines(&self) -> PageFuture<'_, Value> {
+        Box::pin(self.read(&["cluster", "status", "--json"]))
     }
 }
 

@@ -3,6 +3,7 @@
 pub(super) mod approvals;
 pub(super) mod call;
 pub(super) mod calls;
+pub(super) mod machines;
 pub(super) mod principal;
 pub(super) mod tools;
 pub(super) mod workspaces;

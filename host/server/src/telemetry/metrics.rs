@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -26,6 +28,7 @@ const CUMULATIVE: u8 = 2;
 pub(super) struct CallMetrics {
     since: Timestamp,
     state: Mutex<MetricsState>,
+    pub(super) others: OnceLock<Arc<dyn MetricSource>>,
 }
 
 #[derive(Default)]
@@ -45,37 +48,60 @@ enum CallStage {
 struct ToolSeries {
     calls: BTreeMap<String, u64>,
     errors: BTreeMap<String, u64>,
-    /// Counts by the first bound that is not exceeded.
-    buckets: [u64; BOUNDS.len()],
-    count: u64,
-    seconds: f64,
+    times: TimeSpread,
     fuel: u64,
     cpu_ms: u64,
     /// Bytes of the call that took most.
     memory: u64,
 }
 
-struct MetricFamily {
-    name: &'static str,
-    help: &'static str,
-    unit: &'static str,
-    kind: MetricKind,
-    points: Vec<(MetricLabels, MetricValue)>,
+/// Numbers of another part of the program. Labels have few values.
+pub trait MetricSource: Send + Sync {
+    fn families(&self) -> Vec<MetricFamily>;
+}
+
+pub struct MetricFamily {
+    pub name: &'static str,
+    pub help: &'static str,
+    /// In the words of UCUM.
+    pub unit: &'static str,
+    pub kind: MetricKind,
+    pub points: Vec<(MetricLabels, MetricValue)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum MetricKind {
+pub enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-type MetricLabels = Vec<(&'static str, String)>;
+pub type MetricLabels = Vec<(&'static str, String)>;
 
-enum MetricValue {
+pub enum MetricValue {
     Whole(u64),
-    /// Counts of the buckets, of all, and the sum.
-    Spread([u64; BOUNDS.len()], u64, f64),
+    Spread(TimeSpread),
+}
+
+/// Times, as a histogram.
+#[derive(Clone, Copy, Default)]
+pub struct TimeSpread {
+    /// Counts by the first bound that is not exceeded.
+    buckets: [u64; BOUNDS.len()],
+    count: u64,
+    seconds: f64,
+}
+
+impl TimeSpread {
+    pub fn add(&mut self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        let mut buckets = self.buckets.iter_mut().zip(BOUNDS);
+        if let Some((bucket, _)) = buckets.find(|(_, bound)| seconds <= *bound) {
+            *bucket += 1;
+        }
+        self.count += 1;
+        self.seconds += seconds;
+    }
 }
 
 impl Default for CallMetrics {
@@ -83,6 +109,7 @@ impl Default for CallMetrics {
         Self {
             since: Timestamp::now(),
             state: Mutex::default(),
+            others: OnceLock::new(),
         }
     }
 }
@@ -114,17 +141,7 @@ impl CallMetrics {
         if let Some(error) = &result.error {
             *series.errors.entry(word(error.error_class)).or_default() += 1;
         }
-        let seconds = ended.since(invocation.created_at()).as_secs_f64();
-        if let Some((bucket, _)) = series
-            .buckets
-            .iter_mut()
-            .zip(BOUNDS)
-            .find(|(_, bound)| seconds <= *bound)
-        {
-            *bucket += 1;
-        }
-        series.count += 1;
-        series.seconds += seconds;
+        series.times.add(ended.since(invocation.created_at()));
         if let Some(usage) = &result.usage {
             series.fuel = series.fuel.saturating_add(usage.fuel.used);
             let cpu_ms = usage.cpu_ms.map_or(0, |cpu| cpu.used);
@@ -135,7 +152,7 @@ impl CallMetrics {
 
     pub(super) fn prometheus(&self, dropped: u64) -> String {
         let mut text = String::new();
-        for family in self.families(dropped) {
+        for family in self.all(dropped) {
             // Writing into a text cannot fail.
             let _ = family.write(&mut text);
         }
@@ -145,12 +162,19 @@ impl CallMetrics {
     pub(super) fn otlp(&self, dropped: u64) -> Vec<Value> {
         let since = nanos(self.since);
         let now = nanos(Timestamp::now());
-        let families = self.families(dropped);
+        let families = self.all(dropped);
         families
             .iter()
             .filter(|family| !family.points.is_empty())
             .map(|family| family.otlp(&since, &now))
             .collect()
+    }
+
+    fn all(&self, dropped: u64) -> Vec<MetricFamily> {
+        let mut families = self.families(dropped);
+        let others = self.others.get().into_iter();
+        families.extend(others.flat_map(|others| others.families()));
+        families
     }
 
     fn families(&self, dropped: u64) -> Vec<MetricFamily> {
@@ -189,9 +213,7 @@ impl CallMetrics {
                 help: "Time from the plan of a call to its end, with all waiting.",
                 unit: "s",
                 kind: MetricKind::Histogram,
-                points: of_tools(|series| {
-                    MetricValue::Spread(series.buckets, series.count, series.seconds)
-                }),
+                points: of_tools(|series| MetricValue::Spread(series.times)),
             },
             MetricFamily {
                 name: "toolcell_call_fuel",
@@ -286,7 +308,11 @@ impl MetricFamily {
                 MetricValue::Whole(number) => {
                     writeln!(out, "{name}{} {number}", shown(labels, None))?
                 }
-                MetricValue::Spread(buckets, count, sum) => {
+                MetricValue::Spread(TimeSpread {
+                    buckets,
+                    count,
+                    seconds,
+                }) => {
                     let mut below = 0;
                     for (bucket, bound) in buckets.iter().zip(BOUNDS) {
                         below += bucket;
@@ -297,7 +323,7 @@ impl MetricFamily {
                         )?;
                     }
                     writeln!(out, "{name}_bucket{} {count}", shown(labels, Some("+Inf")))?;
-                    writeln!(out, "{name}_sum{} {sum}", shown(labels, None))?;
+                    writeln!(out, "{name}_sum{} {seconds}", shown(labels, None))?;
                     writeln!(out, "{name}_count{} {count}", shown(labels, None))?;
                 }
             }
@@ -312,11 +338,15 @@ impl MetricFamily {
             let mut point = json!({ "attributes": attributes, "startTimeUnixNano": since, "timeUnixNano": now });
             let fields = match number {
                 MetricValue::Whole(number) => json!({ "asInt": number.to_string() }),
-                MetricValue::Spread(buckets, count, sum) => {
+                MetricValue::Spread(TimeSpread {
+                    buckets,
+                    count,
+                    seconds,
+                }) => {
                     let over = count.saturating_sub(buckets.iter().sum());
                     let counts: Vec<String> =
                         buckets.iter().chain([&over]).map(u64::to_string).collect();
-                    json!({ "count": count.to_string(), "sum": sum, "bucketCounts": counts, "explicitBounds": BOUNDS })
+                    json!({ "count": count.to_string(), "sum": seconds, "bucketCounts": counts, "explicitBounds": BOUNDS })
                 }
             };
             if let (Some(point), Value::Object(fields)) = (point.as_object_mut(), fields) {
@@ -422,11 +452,11 @@ mod tests {
     fn so_many_tools_are_counted_apart() {
         let mut state = MetricsState::default();
         for at in 0..TOOLS_MAX + 7 {
-            state.series(format!("a.b{at}")).count += 1;
+            state.series(format!("a.b{at}")).times.count += 1;
         }
         assert_eq!(state.tools.len(), TOOLS_MAX + 1);
-        assert_eq!(state.series("a.c".to_owned()).count, 7);
-        assert_eq!(state.series("a.b0".to_owned()).count, 1);
+        assert_eq!(state.series("a.c".to_owned()).times.count, 7);
+        assert_eq!(state.series("a.b0".to_owned()).times.count, 1);
     }
 
     #[test]

@@ -23,6 +23,8 @@ use toolcell_config::TelemetrySettings;
 use toolcell_dialect::agentool::ReasoningTrace;
 use toolcell_spec::{CallRecord, Timestamp, ToolEvent, TraceContext};
 
+pub use metrics::{MetricFamily, MetricKind, MetricLabels, MetricSource, MetricValue, TimeSpread};
+
 use metrics::CallMetrics;
 use post::{CollectorClient, PostFailure};
 use queue::{SpanBatch, SpanQueue};
@@ -118,6 +120,11 @@ impl Telemetry {
         {
             self.shared.push(&span);
         }
+    }
+
+    /// Adds the numbers of another part of the program, the first time.
+    pub fn include(&self, others: Arc<dyn MetricSource>) {
+        let _ = self.shared.metrics.others.set(others);
     }
 
     /// `None` if metrics are not served.
