@@ -25,7 +25,7 @@ import tenants
 import upgrade
 import workspaces
 from cases import CASES, LONG, case, lines, write_grant
-from machines import LEASE, Machines, Reply, Worker, wait_until
+from machines import LEASE, LEDGER, Machines, Reply, Worker, free_port, wait_until
 
 
 @case
@@ -57,6 +57,18 @@ def a_worker_takes_calls_of_the_gateways_that_it_knows(machines: Machines) -> No
     refused = impostor.call("wait", {"ms": 0})
     assert (refused.status, refused.code) == (504, "no_worker"), refused
     assert "is not among those that this worker listens to" in worker.text()
+
+
+@case
+def a_call_of_the_command_line_runs_at_a_worker(machines: Machines) -> None:
+    machines.nats()
+    gateway = machines.gateway()
+    machines.worker("worker", [gateway])
+    said = gateway.command("call", "--cluster", LEDGER + "#repeat", '{"text": "ab", "times": 3}')
+    assert said.returncode == 0 and said.stdout.strip() == "ababab", said
+    address = f"--cluster=nats://127.0.0.1:{free_port()}"
+    refused = gateway.command("call", address, LEDGER + "#repeat", '{"text": "ab", "times": 3}')
+    assert refused.returncode == 1 and "cluster_unavailable" in refused.stderr, refused
 
 
 @case
@@ -233,7 +245,7 @@ def appended(machines: Machines, calls: int, seconds: float, disturb) -> None:
     async def one(number: int) -> str:
         line = {"path": str(shared / "lines"), "text": f"line {number}", "wait_ms": 40}
         async with gate:
-            reply = await gateway.begin("append", line, key=f"call {number}")
+            reply = await gateway.begin("append", line, key=f"call {number}", patience=200)
             await asyncio.sleep(0)
             assert reply.status == 200, reply
             return reply.code or "done"
@@ -282,7 +294,7 @@ def no_line_is_written_twice_while_workers_are_killed(machines: Machines) -> Non
 def no_call_is_lost_while_the_leader_of_three_servers_is_killed(machines: Machines) -> None:
     servers = machines.three()
     shared = machines.folder / "shared"
-    gateway = machines.gateway("gateway", wait="60s", replicas=3)
+    gateway = machines.gateway("gateway", wait="2m", replicas=3)
     for at in range(2):
         machines.worker(f"worker{at}", [gateway], write_grant(shared), replicas=3)
     chance = random.Random(3)

@@ -121,7 +121,7 @@ class Process:
 
     def __init__(self, folder: Path, command: list[str], home: Path | None = None):
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.command = folder, command
+        self.folder, self.words = folder, command
         self.log = folder / "log"
         self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TOOLCELL_HOME": str(home or folder)}
         self.process: subprocess.Popen | None = None
@@ -129,11 +129,11 @@ class Process:
     def start(self) -> None:
         entry = ["nsenter", f"--net=/run/netns/{self.network.name}"] if self.network else []
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(entry + self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+            self.process = subprocess.Popen(entry + self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
                                             env=self.environment)
 
     def says(self, text: str, after: int = 0) -> bool:
-        assert self.process.poll() is None, f"{self.command[1]} ended: {self.text()[-3_000:]}"
+        assert self.process.poll() is None, f"{self.words[1]} ended: {self.text()[-3_000:]}"
         return text in self.text()[after:]
 
     def text(self) -> str:
@@ -251,6 +251,9 @@ class Gateway(Process):
 
     def payload(self, reference: str) -> bytes:
         return self.run("artifact", reference).encode()
+
+    def command(self, *words: str) -> subprocess.CompletedProcess:
+        return subprocess.run([TOOLCELL, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True)
 
     def record(self, call: str) -> dict:
         said = subprocess.run([TOOLCELL, "show", call, "--json"], env=self.environment, cwd=self.folder, capture_output=True, check=True)

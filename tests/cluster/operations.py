@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import http.server
 import json
 import re
@@ -15,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 
-from cases import case, started, write_grant
+from cases import TOKEN, case, started, write_grant
 from machines import LEASE, TOOLCELL, Gateway, Machines, Process, Reply, free_port, wait_until
 
 
@@ -228,8 +229,7 @@ def the_page_of_its_user_shows_the_machines(machines: Machines) -> None:
     server = machines.nats()
     gateway = machines.gateway()
     for name in ("one", "two<b>"):
-        machines.worker(name.replace("<b>", ""), [gateway], name=name)
-    gateway.process.terminate()
+        machines.worker(name, [gateway])
     with page(gateway) as opened:
         text = opened("/machines")
         assert '<a href="/machines" aria-current="page">Machines</a>' in text and 'href="/machines"' in opened("/"), text
@@ -241,3 +241,33 @@ def the_page_of_its_user_shows_the_machines(machines: Machines) -> None:
     with page(alone) as opened:
         assert "/machines" not in opened("/")
         opened("/machines", 404)
+
+
+@case
+def the_page_of_a_server_shows_no_machines(machines: Machines) -> None:
+    machines.nats()
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    gateway = machines.gateway(more=f'\n[[principal]]\nname = "ada"\npage = true\ntokens = ["sha256:{digest}"]\n')
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    address = f"http://127.0.0.1:{gateway.port}"
+    browser.addheaders = [("Origin", address)]
+    with browser.open(f"{address}/enter", f"token={TOKEN}".encode(), timeout=10) as answer:
+        text = answer.read().decode()
+    assert 'href="/workspaces"' in text and "/machines" not in text, text
+    try:
+        browser.open(f"{address}/machines", timeout=10)
+        raise AssertionError("a principal sees the machines")
+    except urllib.error.HTTPError as error:
+        assert error.code == 404, error.code
+
+
+@case
+def the_doctor_counts_copies(machines: Machines) -> None:
+    machines.three()
+    gateway = machines.gateway(replicas=1)
+    found = checks(gateway)["cluster replicas"]
+    assert found["state"] == "warning" and "replicas = 3" in found["fix"], found
+    config = gateway.folder / "toolcell.toml"
+    config.write_text(config.read_text().replace("replicas = 1", "replicas = 3"))
+    found = checks(gateway)["cluster replicas"]
+    assert found["state"] == "warning" and "has 1, and [cluster] says 3" in found["detail"], found

@@ -18,6 +18,9 @@ pub enum SubmitError {
     /// The call waits for a request with its id, or for its deadline.
     #[error("as many calls wait as the queue may have")]
     QueueFull,
+    /// The call is there, as this value; the queue may have its question, so that a worker may run it.
+    #[error("nobody knows whether the queue has the call")]
+    Unanswered(Box<Entry>),
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
@@ -47,7 +50,9 @@ pub async fn submit<S: Store>(
             if !fence!("cluster_publish") {
                 break;
             }
-            wait(store, claim, error).await?;
+            if wait(store, claim, error).await.is_err() {
+                return Err(SubmitError::Unanswered(Box::new(entry)));
+            }
         }
     }
     Ok(entry)

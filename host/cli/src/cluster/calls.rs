@@ -216,6 +216,7 @@ fn record(answer: Result<Answer, AskError>, tool: &str) -> Result<Box<CallRecord
                 SubmitError::OtherRequest => ErrorCode::IdempotencyKeyReused,
                 SubmitError::QueueFull => ErrorCode::ClusterQueueFull,
                 SubmitError::Unavailable(_) => ErrorCode::ClusterUnavailable,
+                SubmitError::Unanswered(_) => ErrorCode::ClusterResultLost,
             };
             Refusal::new(code, error.to_string())
         }

@@ -144,7 +144,9 @@ fn replicas(found: &JetStreamReport, wanted: usize, servers: usize) -> Check {
     if let Some(stream) = others {
         let (name, replicas) = (&stream.name, stream.replicas);
         let detail = format!("{name} has {replicas}, and [cluster] says {wanted}");
-        let fix = format!("change `num_replicas` of the stream {name} to {wanted} with the `nats` program");
+        let fix = format!(
+            "change `num_replicas` of the stream {name} to {wanted} with the `nats` program"
+        );
         return warning(detail, &fix);
     }
     if let Some(stream) = found.streams.iter().find(|stream| stream.behind > 0) {

@@ -86,7 +86,11 @@ impl Cluster {
             ask.retry,
         );
         let question = self.question(ask).await.map_err(SubmitError::from)?;
-        let entry = gateway::submit(self, &call, &claim, &question).await?;
+        let entry = match gateway::submit(self, &call, &claim, &question).await {
+            // Its end tells: one that nobody began in time is ended, too.
+            Err(SubmitError::Unanswered(entry)) => *entry,
+            submitted => submitted?,
+        };
         let mut end = pin!(gateway::follow(self, &call, entry));
         let mut canceled = pin!(canceled);
         let mut cancel = None;

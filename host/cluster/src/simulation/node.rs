@@ -271,6 +271,11 @@ pub(super) async fn client(node: Node, call: usize, claim: Claim, begin: u64) {
                 trace!(world, "p{} has followed {name}: {end:?}", node.process);
                 return world.check_followed(call, &claim.request, end.as_ref());
             }
+            Err(SubmitError::Unanswered(seen)) => {
+                let end = follow(&node, &name, *seen).await;
+                let mut world = node.world();
+                return world.check_followed(call, &claim.request, end.as_ref());
+            }
             Err(SubmitError::OtherRequest) => {
                 return node.world().check_refused(call, &claim.request);
             }

@@ -54,8 +54,15 @@ impl CommandOutput {
         self.stderr.trim().trim_start_matches("error: ")
     }
 
+    /// Where standard error has none, the JSON has it.
     fn refusal(&self) -> PageProblem {
-        PageProblem::new(StatusCode::CONFLICT, self.said())
+        let printed: Option<Value> = serde_json::from_slice(&self.stdout).ok();
+        let printed = printed.as_ref().and_then(|value| value.get("error"));
+        let why = match self.said() {
+            "" => printed.map_or("", |error| text(error, "message")),
+            said => said,
+        };
+        PageProblem::new(StatusCode::CONFLICT, why)
     }
 }
 
