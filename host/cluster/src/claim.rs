@@ -57,7 +57,7 @@ pub enum Stage {
         changes: bool,
     },
     Ended {
-        end: End,
+        end: CallEnd,
     },
 }
 
@@ -71,7 +71,7 @@ pub struct Holder {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case", deny_unknown_fields)]
-pub enum End {
+pub enum CallEnd {
     Result {
         worker: String,
         /// SHA-256 of the record, in hexadecimal.
@@ -103,14 +103,14 @@ pub enum NotPossible {
 
 /// When a silent attempt is given up.
 #[derive(Clone, Copy, Debug)]
-pub struct Lease {
+pub struct LeaseTerms {
     /// A claim that does not change for so long has lost its worker.
     pub time: Duration,
     /// Claims of one call; after so many lost workers it ends.
     pub claims_max: u32,
 }
 
-impl Default for Lease {
+impl Default for LeaseTerms {
     fn default() -> Self {
         Self {
             time: Duration::from_secs(10),
@@ -140,7 +140,7 @@ impl Claim {
         }
     }
 
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&CallEnd> {
         match &self.stage {
             Stage::Ended { end } => Some(end),
             _ => None,
@@ -224,15 +224,15 @@ impl Claim {
     /// For another worker, unless its caller canceled it.
     fn waiting(&self) -> Stage {
         match self.cancel {
-            Some(reason) if fence!("cluster_waiting") => self.not_run(End::Canceled { reason }),
+            Some(reason) if fence!("cluster_waiting") => self.not_run(CallEnd::Canceled { reason }),
             _ => Stage::Queued,
         }
     }
 
     /// `end`, unless an earlier attempt could have had an effect.
-    fn not_run(&self, end: End) -> Stage {
+    fn not_run(&self, end: CallEnd) -> Stage {
         let end = match self.lost.clone() {
-            Some(worker) if fence!("cluster_lost") => End::WorkerLost { worker },
+            Some(worker) if fence!("cluster_lost") => CallEnd::WorkerLost { worker },
             _ => end,
         };
         Stage::Ended { end }
@@ -243,7 +243,7 @@ impl Claim {
     /// # Errors
     ///
     /// The attempt lost the call.
-    pub fn ended(&self, by: &Holder, end: End) -> Result<Self, NotPossible> {
+    pub fn ended(&self, by: &Holder, end: CallEnd) -> Result<Self, NotPossible> {
         self.held_by(by)?;
         Ok(self.with(Stage::Ended { end }))
     }
@@ -256,7 +256,7 @@ impl Claim {
     pub fn canceled(&self, reason: AbortReason) -> Result<Self, NotPossible> {
         match &self.stage {
             Stage::Ended { .. } => Err(NotPossible::Ended),
-            Stage::Queued => Ok(self.with(self.not_run(End::Canceled { reason }))),
+            Stage::Queued => Ok(self.with(self.not_run(CallEnd::Canceled { reason }))),
             _ if self.cancel.is_some() => Err(NotPossible::Canceled),
             _ => Ok(Self {
                 cancel: Some(reason),
@@ -265,13 +265,13 @@ impl Claim {
         }
     }
 
-    /// What becomes of a call that did not change for the time `unchanged`; `None`: nothing yet.
-    pub fn overdue(&self, unchanged: Duration, now: UnixMillis, lease: Lease) -> Option<Self> {
+    /// The successor of a claim that did not change for the time `unchanged`; `None`: nothing yet.
+    pub fn overdue(&self, unchanged: Duration, now: UnixMillis, lease: LeaseTerms) -> Option<Self> {
         let holder = match &self.stage {
             Stage::Ended { .. } => return None,
             Stage::Queued => {
                 let is_over = now >= self.deadline;
-                return is_over.then(|| self.with(self.not_run(End::Expired)));
+                return is_over.then(|| self.with(self.not_run(CallEnd::Expired)));
             }
             Stage::Claimed { holder } | Stage::Started { holder, .. } => holder,
         };
@@ -282,7 +282,7 @@ impl Claim {
         let may_have_changed = matches!(self.stage, Stage::Started { changes: true, .. });
         let is_final = may_have_changed && !self.retry && fence!("cluster_effects");
         if is_final || self.epoch >= lease.claims_max && fence!("cluster_claims") {
-            let end = End::WorkerLost { worker };
+            let end = CallEnd::WorkerLost { worker };
             return Some(self.with(Stage::Ended { end }));
         }
         let lost = may_have_changed.then_some(worker);

@@ -1,11 +1,11 @@
-//! What a gateway does with one call: it asks, follows, and may cancel.
+//! One call at a gateway: it asks, follows, and may cancel.
 
 use std::time::Duration;
 
 use toolcell_spec::AbortReason;
 
-use crate::claim::{Claim, End, Stage};
-use crate::store::{Entry, PublishError, Store, Unavailable, WriteError};
+use crate::claim::{CallEnd, Claim, Stage};
+use crate::store::{ClaimEntry, ClaimStore, PublishError, Unavailable, WriteError};
 
 /// Before the store is asked again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -20,7 +20,7 @@ pub enum SubmitError {
     QueueFull,
     /// The call is there, as this value; the queue may have its question, so that a worker may run it.
     #[error("nobody knows whether the queue has the call")]
-    Unanswered(Box<Entry>),
+    Unanswered(Box<ClaimEntry>),
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
@@ -31,12 +31,12 @@ pub enum SubmitError {
 /// # Errors
 ///
 /// Another request has the id; or the cluster does not answer: the call may run, and the same call may be submitted again.
-pub async fn submit<S: Store>(
+pub async fn submit<S: ClaimStore>(
     store: &S,
     call: &str,
     claim: &Claim,
     question: &[u8],
-) -> Result<Entry, SubmitError> {
+) -> Result<ClaimEntry, SubmitError> {
     let entry = create(store, call, claim).await?;
     if entry.claim.request != claim.request && fence!("cluster_request") {
         return Err(SubmitError::OtherRequest);
@@ -58,12 +58,16 @@ pub async fn submit<S: Store>(
     Ok(entry)
 }
 
-async fn create<S: Store>(store: &S, call: &str, claim: &Claim) -> Result<Entry, SubmitError> {
+async fn create<S: ClaimStore>(
+    store: &S,
+    call: &str,
+    claim: &Claim,
+) -> Result<ClaimEntry, SubmitError> {
     loop {
         let error = match store.create(call, claim).await {
             Ok(revision) => {
                 let claim = claim.clone();
-                return Ok(Entry { claim, revision });
+                return Ok(ClaimEntry { claim, revision });
             }
             Err(WriteError::Conflict) => match store.read(call).await {
                 Ok(Some(entry)) => return Ok(entry),
@@ -77,7 +81,11 @@ async fn create<S: Store>(store: &S, call: &str, claim: &Claim) -> Result<Entry,
 }
 
 /// A while, unless it is too late for the call.
-async fn wait<S: Store>(store: &S, claim: &Claim, error: Unavailable) -> Result<(), Unavailable> {
+async fn wait<S: ClaimStore>(
+    store: &S,
+    claim: &Claim,
+    error: Unavailable,
+) -> Result<(), Unavailable> {
     if store.now() >= claim.deadline {
         return Err(error);
     }
@@ -86,7 +94,11 @@ async fn wait<S: Store>(store: &S, claim: &Claim, error: Unavailable) -> Result<
 }
 
 /// The end of the call, from the value that `submit` returned; `None`: it was forgotten, long after its end.
-pub async fn follow<S: Store>(store: &S, call: &str, mut entry: Entry) -> Option<End> {
+pub async fn follow<S: ClaimStore>(
+    store: &S,
+    call: &str,
+    mut entry: ClaimEntry,
+) -> Option<CallEnd> {
     loop {
         if let Stage::Ended { end } = entry.claim.stage {
             return Some(end);
@@ -101,7 +113,7 @@ pub async fn follow<S: Store>(store: &S, call: &str, mut entry: Entry) -> Option
 }
 
 /// Asks the call to stop, until the request is written or the call has ended.
-pub async fn cancel<S: Store>(store: &S, call: &str, reason: AbortReason) {
+pub async fn cancel<S: ClaimStore>(store: &S, call: &str, reason: AbortReason) {
     loop {
         match store.read(call).await {
             Ok(Some(entry)) => {

@@ -6,7 +6,7 @@ use tokio::sync::{Mutex, watch};
 use toolcell_spec::AbortReason;
 
 use crate::claim::{Claim, Holder, NotPossible};
-use crate::store::{Delivery, Entry, Store, WriteError};
+use crate::store::{ClaimEntry, ClaimStore, Delivery, WriteError};
 
 /// Before the store is asked again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -19,11 +19,11 @@ pub struct Hold<'s, S> {
     holder: Holder,
     /// A shorter silence loses no call.
     lease: Duration,
-    latest: Mutex<Entry>,
+    latest: Mutex<ClaimEntry>,
     cancel: watch::Sender<Option<AbortReason>>,
 }
 
-impl<'s, S: Store> Hold<'s, S> {
+impl<'s, S: ClaimStore> Hold<'s, S> {
     /// Claims the queued call `entry`.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl<'s, S: Store> Hold<'s, S> {
     pub async fn claim(
         store: &'s S,
         call: &'s str,
-        entry: Entry,
+        entry: ClaimEntry,
         holder: Holder,
         lease: Duration,
     ) -> Result<Self, NotPossible> {
@@ -78,7 +78,7 @@ impl<'s, S: Store> Hold<'s, S> {
     /// # Errors
     ///
     /// The attempt lost the call: its result must be thrown away.
-    pub async fn end(&self, end: crate::claim::End) -> Result<(), NotPossible> {
+    pub async fn end(&self, end: crate::claim::CallEnd) -> Result<(), NotPossible> {
         self.change(|claim| {
             // Written by this attempt, whose answer was lost. The end names this result.
             if claim.end() == Some(&end) {
@@ -146,7 +146,7 @@ impl<'s, S: Store> Hold<'s, S> {
             let written = self.store.update(self.call, &claim, latest.revision).await;
             match written {
                 Ok(revision) => {
-                    *latest = Entry { claim, revision };
+                    *latest = ClaimEntry { claim, revision };
                     return Ok(());
                 }
                 Err(WriteError::Conflict) => {}
@@ -163,7 +163,7 @@ impl<'s, S: Store> Hold<'s, S> {
     }
 
     /// Until the store answers; `None`: the call was forgotten, long after its end.
-    async fn read(&self) -> Option<Entry> {
+    async fn read(&self) -> Option<ClaimEntry> {
         loop {
             match self.store.read(self.call).await {
                 Ok(entry) => return entry,

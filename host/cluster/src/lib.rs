@@ -3,7 +3,7 @@
 //! the [`Claim`], makes one result of that.
 //!
 //! The protocol is in `claim` (the states, as pure functions), `hold`, `worker`, `gateway` and `sweeper` (who changes
-//! them, over the trait [`Store`]); `nats` connects it to servers. `simulation` drives that code through failures that a seed chooses.
+//! them, over the trait [`ClaimStore`]); `nats` connects it to servers. `simulation` drives that code through failures that a seed chooses.
 
 #[macro_use]
 extern crate toolcell_spec;
@@ -34,16 +34,18 @@ mod worker;
 #[cfg(test)]
 mod simulation;
 
-pub use claim::{Claim, End, Holder, Lease, NotPossible, Stage, UnixMillis};
+pub use claim::{CallEnd, Claim, Holder, LeaseTerms, NotPossible, Stage, UnixMillis};
 pub use gateway::{SubmitError, cancel, follow, submit};
 pub use hold::Hold;
 pub use nats::{
-    Answer, ApproverAnswer, Ask, AskError, Asked, CallRun, Cluster, ClusterError, ClusterSettings,
+    ApproverAnswer, Ask, AskError, CallAnswer, CallRun, Cluster, ClusterError, ClusterSettings,
     ClusterState, Counts, JetStreamReport, Login, OpenApproval, OpenCall, PROTOCOL, Runner,
-    SealedAnswer, ServerReport, StartRequest, StreamReport, WarnFn, WorkerState, WorkerTool,
-    new_key, public_key, report,
+    SealedAnswer, ServerReport, StartRequest, StreamReport, WarnFn, WorkerCall, WorkerState,
+    WorkerTool, new_key, public_key, report,
 };
 pub use question::{Question, QuestionError, Seal, Spec, WorkspaceRef, digest};
-pub use store::{Delivery, Entry, PublishError, Revision, Store, Unavailable, WriteError};
+pub use store::{
+    ClaimEntry, ClaimStore, Delivery, PublishError, Revision, Unavailable, WriteError,
+};
 pub use sweeper::{Sweeper, sweep};
-pub use worker::{Outcome, Run, RunOutcome, work};
+pub use worker::{Run, RunOutcome, WorkOutcome, work};

@@ -1,4 +1,4 @@
-//! What crosses the wire when a call is asked for: no grant, secret, rule, or path of a machine.
+//! A question crosses the wire when a call is asked for: no grant, secret, rule, or path of a machine.
 
 use data_encoding::BASE64URL_NOPAD;
 use nkeys::KeyPair;

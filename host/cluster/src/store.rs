@@ -1,4 +1,4 @@
-//! What the protocol needs of a queue and a store: NATS in production, a simulation in tests.
+//! The queue and the store of the protocol: NATS in production, a simulation in tests.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::claim::{Claim, UnixMillis};
 pub type Revision = u64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ClaimEntry {
     pub claim: Claim,
     pub revision: Revision,
 }
@@ -40,8 +40,11 @@ pub enum PublishError {
 }
 
 /// The values of a cluster's calls, and the queue of those that no worker has.
-pub trait Store: Sync {
-    fn read(&self, call: &str) -> impl Future<Output = Result<Option<Entry>, Unavailable>> + Send;
+pub trait ClaimStore: Sync {
+    fn read(
+        &self,
+        call: &str,
+    ) -> impl Future<Output = Result<Option<ClaimEntry>, Unavailable>> + Send;
 
     /// Writes the first value of a call.
     fn create(

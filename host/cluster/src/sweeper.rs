@@ -4,24 +4,24 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::claim::{Claim, Lease, Stage, UnixMillis};
-use crate::store::{Entry, Revision, Store, WriteError};
+use crate::claim::{Claim, LeaseTerms, Stage, UnixMillis};
+use crate::store::{ClaimEntry, ClaimStore, Revision, WriteError};
 
 /// The calls that have not ended, as this process saw them change. A lease is measured by the clock of the process that
 /// watches: clocks of two machines are never compared.
 pub struct Sweeper {
-    lease: Lease,
+    lease: LeaseTerms,
     open: BTreeMap<String, Seen>,
 }
 
 struct Seen {
-    entry: Entry,
+    entry: ClaimEntry,
     /// On the clock of this process.
     since: Duration,
 }
 
 impl Sweeper {
-    pub fn new(lease: Lease) -> Self {
+    pub fn new(lease: LeaseTerms) -> Self {
         Self {
             lease,
             open: BTreeMap::new(),
@@ -29,7 +29,7 @@ impl Sweeper {
     }
 
     /// A value of a call, in the order of revisions; `at`: the time on the clock of this process.
-    pub fn see(&mut self, call: &str, entry: Entry, at: Duration) {
+    pub fn see(&mut self, call: &str, entry: ClaimEntry, at: Duration) {
         if entry.claim.end().is_some() {
             self.open.remove(call);
             return;
@@ -68,7 +68,7 @@ impl Sweeper {
         }
     }
 
-    /// What is to be written, with the revision that it follows.
+    /// The values to be written, each with the revision that it follows.
     pub fn due(&self, at: Duration, now: UnixMillis) -> Vec<(String, Claim, Revision)> {
         let due = self.open.iter().filter_map(|(call, seen)| {
             let unchanged = if fence!("cluster_lease") {
@@ -84,14 +84,14 @@ impl Sweeper {
 }
 
 /// Writes what is due. Returns the calls that this process changed.
-pub async fn sweep<S: Store>(
+pub async fn sweep<S: ClaimStore>(
     store: &S,
     due: Vec<(String, Claim, Revision)>,
-) -> Vec<(String, Entry)> {
+) -> Vec<(String, ClaimEntry)> {
     let mut changed = Vec::new();
     for (call, claim, revision) in due {
         match store.update(&call, &claim, revision).await {
-            Ok(revision) => changed.push((call, Entry { claim, revision })),
+            Ok(revision) => changed.push((call, ClaimEntry { claim, revision })),
             // Somebody was first, or the next sweep tries again.
             Err(WriteError::Conflict | WriteError::Unknown(_)) => {}
         }

@@ -1,14 +1,14 @@
-//! What a worker does with one delivery of a question.
+//! One delivery of a question at a worker.
 
 use std::time::Duration;
 
-use crate::claim::{Claim, End, Holder, Lease, NotPossible, Stage};
+use crate::claim::{CallEnd, Claim, Holder, LeaseTerms, NotPossible, Stage};
 use crate::hold::Hold;
-use crate::store::{Delivery, Entry, Store};
+use crate::store::{ClaimEntry, ClaimStore, Delivery};
 
-/// What became of a delivery.
+/// The end of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WorkOutcome {
     /// The result counts.
     Ended,
     /// Another attempt, the sweeper or the caller was first: what this one did is thrown away.
@@ -19,9 +19,9 @@ pub enum Outcome {
     Over,
 }
 
-/// What the run of a claimed call gave.
+/// The end of a claimed call's run.
 pub enum RunOutcome {
-    End(End),
+    End(CallEnd),
     /// The worker cannot run it, as without its component: another one may.
     NotHere,
 }
@@ -38,68 +38,68 @@ pub trait Run<S> {
 /// # Errors
 ///
 /// The store does not answer: the question is delivered again.
-pub async fn work<S: Store, D: Delivery>(
+pub async fn work<S: ClaimStore, D: Delivery>(
     store: &S,
     delivery: &D,
     (call, request): (&str, &str),
     holder: Holder,
-    lease: Lease,
+    lease: LeaseTerms,
     run: impl Run<S>,
-) -> Result<Outcome, crate::store::Unavailable> {
+) -> Result<WorkOutcome, crate::store::Unavailable> {
     let Some(entry) = store.read(call).await? else {
         delivery.done().await;
-        return Ok(Outcome::Over);
+        return Ok(WorkOutcome::Over);
     };
     let claim = entry.claim.clone();
     // A question that names the call of another request.
     if claim.request != request && fence!("cluster_question") {
         delivery.done().await;
-        return Ok(Outcome::Over);
+        return Ok(WorkOutcome::Over);
     }
     let hold = match take(store, call, entry, holder, lease.time).await {
         Ok(hold) => hold,
         Err(NotPossible::Ended) => {
             delivery.done().await;
-            return Ok(Outcome::Over);
+            return Ok(WorkOutcome::Over);
         }
         Err(_) if !fence!("cluster_done") => {
             delivery.done().await;
-            return Ok(Outcome::NotTaken);
+            return Ok(WorkOutcome::NotTaken);
         }
         Err(_) => {
             // The sweeper ends it, or gives it back to the queue.
             delivery.again(lease.time / 4).await;
-            return Ok(Outcome::NotTaken);
+            return Ok(WorkOutcome::NotTaken);
         }
     };
     let ran = tokio::select! {
         biased;
         ran = run.run(&hold, &claim) => ran,
         // Acks nothing: whoever has the call does.
-        _ = hold.keep(lease.time / 4, delivery) => return Ok(Outcome::Superseded),
+        _ = hold.keep(lease.time / 4, delivery) => return Ok(WorkOutcome::Superseded),
     };
     let end = match ran {
         RunOutcome::End(end) => end,
         RunOutcome::NotHere => {
             let _ = hold.give_back().await;
             delivery.again(AGAIN).await;
-            return Ok(Outcome::NotTaken);
+            return Ok(WorkOutcome::NotTaken);
         }
     };
     if hold.end(end).await.is_err() {
-        return Ok(Outcome::Superseded);
+        return Ok(WorkOutcome::Superseded);
     }
     delivery.done().await;
-    Ok(Outcome::Ended)
+    Ok(WorkOutcome::Ended)
 }
 
 /// Before a call that a worker cannot run is offered again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-async fn take<'s, S: Store>(
+async fn take<'s, S: ClaimStore>(
     store: &'s S,
     call: &'s str,
-    entry: Entry,
+    entry: ClaimEntry,
     holder: Holder,
     lease: Duration,
 ) -> Result<Hold<'s, S>, NotPossible> {

@@ -12,7 +12,7 @@ use toolcell_server::Server;
 /// For the record: what brought the answer.
 const CHANNEL: &str = "cluster";
 
-/// Asks the approvers that the configuration of this worker names. Their answers are stored as those of this machine are,
+/// Asks the approvers that the configuration of this worker names. Their answers are stored as this machine's are,
 /// each under its approver's name.
 pub(super) struct ClusterApprover {
     pub(super) server: Arc<Server>,

@@ -6,7 +6,9 @@ use std::time::Instant;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use toolcell::{CallSpec, Cancellation, Elsewhere};
-use toolcell_cluster::{Answer, Ask, AskError, Cluster, Store, SubmitError, WorkspaceRef, digest};
+use toolcell_cluster::{
+    Ask, AskError, CallAnswer, ClaimStore, Cluster, SubmitError, WorkspaceRef, digest,
+};
 use toolcell_engine::pipeline::{ForwardRequest, ForwardedCall, SentWorkspace};
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
@@ -190,23 +192,23 @@ fn tell(hear: &(dyn Fn(&ToolEvent) + Send + Sync), event: &[u8]) {
     }
 }
 
-fn record(answer: Result<Answer, AskError>, tool: &str) -> Result<Box<CallRecord>, Refusal> {
+fn record(answer: Result<CallAnswer, AskError>, tool: &str) -> Result<Box<CallRecord>, Refusal> {
     let refusal = match answer {
-        Ok(Answer::Record(record)) => {
+        Ok(CallAnswer::Record(record)) => {
             return serde_json::from_slice(&record).map_err(|error| {
                 let message = format!("the record of the call cannot be read: {error}");
                 Refusal::new(ErrorCode::ClusterResultLost, message)
             });
         }
-        Ok(Answer::WorkerLost { worker }) => {
+        Ok(CallAnswer::WorkerLost { worker }) => {
             let message =
                 format!("the worker {worker} ran {tool} and is gone; what it did until then stays");
             Refusal::new(ErrorCode::WorkerLost, message)
         }
-        Ok(Answer::Canceled(_)) => {
+        Ok(CallAnswer::Canceled(_)) => {
             Refusal::new(ErrorCode::Canceled, "the call was canceled before it began")
         }
-        Ok(Answer::Expired) => {
+        Ok(CallAnswer::Expired) => {
             let message = format!("no worker began {tool} in time");
             Refusal::new(ErrorCode::NoWorker, message)
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use toolcell_cluster::{Answer, AskError, Cluster, SubmitError};
+use toolcell_cluster::{AskError, CallAnswer, Cluster, SubmitError};
 use toolcell_server::telemetry::{
     MetricFamily, MetricKind, MetricLabels, MetricSource, MetricValue, TimeSpread,
 };
@@ -13,12 +13,12 @@ use toolcell_spec::{EventType, ToolEvent};
 
 pub(super) struct ClusterMetrics {
     cluster: Arc<Cluster>,
-    asked: Mutex<Asked>,
+    asked: Mutex<WorkerCall>,
 }
 
 /// Of a gateway.
 #[derive(Default)]
-struct Asked {
+struct WorkerCall {
     ends: BTreeMap<&'static str, u64>,
     until_started: TimeSpread,
     until_ended: TimeSpread,
@@ -37,12 +37,12 @@ impl ClusterMetrics {
         }
     }
 
-    pub(super) fn ended(&self, answer: &Result<Answer, AskError>, began: Instant) {
+    pub(super) fn ended(&self, answer: &Result<CallAnswer, AskError>, began: Instant) {
         let end = match answer {
-            Ok(Answer::Record(_)) => "result",
-            Ok(Answer::WorkerLost { .. }) => "worker_lost",
-            Ok(Answer::Canceled(_)) => "canceled",
-            Ok(Answer::Expired) => "expired",
+            Ok(CallAnswer::Record(_)) => "result",
+            Ok(CallAnswer::WorkerLost { .. }) => "worker_lost",
+            Ok(CallAnswer::Canceled(_)) => "canceled",
+            Ok(CallAnswer::Expired) => "expired",
             Err(AskError::Submit(SubmitError::Unavailable(_))) => "unavailable",
             Err(AskError::Submit(_)) => "refused",
             Err(AskError::Lost(_)) => "result_lost",
@@ -53,7 +53,7 @@ impl ClusterMetrics {
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Asked)) {
+    fn change(&self, change: impl FnOnce(&mut WorkerCall)) {
         change(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

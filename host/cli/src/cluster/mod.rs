@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::Context;
 use toolcell::{Elsewhere, Home};
 use toolcell_cluster::{
-    Cluster, ClusterError, ClusterSettings, Lease, Login, PROTOCOL, Unavailable, WarnFn, new_key,
+    Cluster, ClusterError, ClusterSettings, LeaseTerms, Login, PROTOCOL, Unavailable, WarnFn,
+    new_key,
 };
 use toolcell_config::ClusterConfig;
 use toolcell_server::read_private;
@@ -138,9 +139,9 @@ fn settings(
         key,
         replicas: config.replicas,
         queue_max: config.queue,
-        lease: Lease {
+        lease: LeaseTerms {
             time: config.lease,
-            ..Lease::default()
+            ..LeaseTerms::default()
         },
         protocol: protocol(),
         warn: WarnFn(Arc::new(|what| show::say(&format!("warning: {what}")))),

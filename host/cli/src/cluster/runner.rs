@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use toolcell::{CallContext, CallHandle, CallSpec, Home, Listener};
 use toolcell_cluster::{
-    Asked, CallRun, Cluster, NotPossible, Runner, StartRequest, Unavailable, WorkerTool,
+    CallRun, Cluster, NotPossible, Runner, StartRequest, Unavailable, WorkerCall, WorkerTool,
 };
 use toolcell_engine::pipeline::StartGate;
 use toolcell_server::{Server, ServerTools};
@@ -31,7 +31,7 @@ pub(crate) struct WorkerCalls {
 const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
 
 impl Runner for WorkerCalls {
-    fn run(&self, asked: Asked) -> Pin<Box<dyn Future<Output = CallRun> + Send + '_>> {
+    fn run(&self, asked: WorkerCall) -> Pin<Box<dyn Future<Output = CallRun> + Send + '_>> {
         Box::pin(self.run_asked(asked))
     }
 
@@ -46,7 +46,7 @@ impl Runner for WorkerCalls {
 }
 
 impl WorkerCalls {
-    async fn run_asked(&self, mut asked: Asked) -> CallRun {
+    async fn run_asked(&self, mut asked: WorkerCall) -> CallRun {
         let Ok(spec) = serde_json::from_slice::<CallSpec>(&asked.spec) else {
             self.cluster
                 .warn("a call is of another version of toolcell, and left to other workers");

@@ -1,4 +1,4 @@
-//! What `toolcell doctor` says of the cluster that a configuration names.
+//! The checks of `toolcell doctor` on the cluster that a configuration names.
 
 use std::time::Duration;
 

@@ -54,7 +54,7 @@ struct AnswerFromHere {
     /// Approve although the question shows a part of the call only
     #[arg(long)]
     accept_partial_view: bool,
-    /// Ask the NATS server at URL, instead of those of [cluster]
+    /// Ask the NATS server at URL, instead of [cluster]'s
     #[arg(long, value_name = "URL")]
     cluster: Option<String>,
 }
@@ -78,7 +78,7 @@ struct DrainWorker {
 
 #[derive(Debug, Args)]
 struct ClusterStatus {
-    /// Ask the NATS server at URL, instead of those of [cluster]
+    /// Ask the NATS server at URL, instead of [cluster]'s
     #[arg(long, value_name = "URL")]
     cluster: Option<String>,
     /// Print JSON

@@ -21,7 +21,7 @@ use crate::runtime::Runtime;
 pub(super) struct Work {
     #[command(flatten)]
     serving: ServingOptions,
-    /// Trust the gateway with this public nkey, beside those of [cluster]
+    /// Trust the gateway with this public nkey, beside the [cluster] ones
     #[arg(long, value_name = "KEY")]
     gateway: Vec<String>,
     /// Run at most this many calls at once [default: 8]

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use toolcell_spec::AbortReason;
 
 use super::{Cluster, resources};
-use crate::claim::{Claim, End, UnixMillis};
+use crate::claim::{CallEnd, Claim, UnixMillis};
 use crate::gateway::{self, SubmitError};
 use crate::question::{Question, Spec, WorkspaceRef, digest};
 use crate::store::Unavailable;
@@ -39,7 +39,7 @@ pub struct Ask {
 
 /// How a call of the cluster ended.
 #[derive(Debug)]
-pub enum Answer {
+pub enum CallAnswer {
     /// The record that the worker made, as JSON.
     Record(Vec<u8>),
     WorkerLost {
@@ -70,7 +70,7 @@ impl Cluster {
         ask: Ask,
         event: impl Fn(&[u8]) + Send,
         canceled: impl Future<Output = AbortReason> + Send,
-    ) -> Result<Answer, AskError> {
+    ) -> Result<CallAnswer, AskError> {
         let call = ask.call.clone();
         let _followed = self.watching.follow(&call);
         let events = self
@@ -138,23 +138,23 @@ impl Cluster {
         serde_json::to_vec(&question).map_err(|error| Unavailable(error.to_string()))
     }
 
-    async fn answer(&self, end: End) -> Result<Answer, AskError> {
+    async fn answer(&self, end: CallEnd) -> Result<CallAnswer, AskError> {
         let (named, inline) = match end {
-            End::WorkerLost { worker } => return Ok(Answer::WorkerLost { worker }),
-            End::Canceled { reason } => return Ok(Answer::Canceled(reason)),
-            End::Expired => return Ok(Answer::Expired),
-            End::Result { digest, inline, .. } => (digest, inline),
+            CallEnd::WorkerLost { worker } => return Ok(CallAnswer::WorkerLost { worker }),
+            CallEnd::Canceled { reason } => return Ok(CallAnswer::Canceled(reason)),
+            CallEnd::Expired => return Ok(CallAnswer::Expired),
+            CallEnd::Result { digest, inline, .. } => (digest, inline),
         };
         let Some(inline) = inline else {
             let record = self.objects.get(&named).await;
             let lost = |error: Unavailable| AskError::Lost(error.to_string());
-            return record.map(Answer::Record).map_err(lost);
+            return record.map(CallAnswer::Record).map_err(lost);
         };
         if digest(inline.as_bytes()) != named {
             let other = "the record has another digest than its call names";
             return Err(AskError::Lost(other.to_owned()));
         }
-        Ok(Answer::Record(inline.into_bytes()))
+        Ok(CallAnswer::Record(inline.into_bytes()))
     }
 }
 

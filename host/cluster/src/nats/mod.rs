@@ -21,12 +21,12 @@ use async_nats::{Client, ConnectOptions};
 use nkeys::KeyPair;
 use tokio_util::sync::CancellationToken;
 
-use crate::claim::Lease;
+use crate::claim::LeaseTerms;
 use crate::store::Unavailable;
 
 pub use approvals::{ApproverAnswer, OpenApproval, SealedAnswer};
-pub use calls::{Answer, Ask, AskError};
-pub use places::{Asked, CallRun, Runner, StartRequest};
+pub use calls::{Ask, AskError, CallAnswer};
+pub use places::{CallRun, Runner, StartRequest, WorkerCall};
 pub use report::{JetStreamReport, ServerReport, StreamReport, report};
 pub use workers::{ClusterState, OpenCall, WorkerState, WorkerTool};
 
@@ -51,7 +51,7 @@ pub struct ClusterSettings {
     pub replicas: usize,
     /// Calls that wait; more are refused.
     pub queue_max: i64,
-    pub lease: Lease,
+    pub lease: LeaseTerms,
     /// Version of the protocol.
     pub protocol: u32,
     /// Tells the operator of this process what went wrong.

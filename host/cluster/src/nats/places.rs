@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use toolcell_spec::AbortReason;
 use ulid::Ulid;
 
-use super::store::{Delivered, KEY_HEADER, SIGNATURE_HEADER};
+use super::store::{KEY_HEADER, QueueDelivery, SIGNATURE_HEADER};
 use super::workers::{Presence, WorkerTool};
 use super::{Cluster, resources};
-use crate::claim::{Claim, End, Holder, NotPossible};
+use crate::claim::{CallEnd, Claim, Holder, NotPossible};
 use crate::hold::Hold;
 use crate::question::{Question, Seal, Spec, digest};
-use crate::store::Store;
+use crate::store::ClaimStore;
 use crate::worker::{self, Run, RunOutcome};
 
 /// For so long, a place waits for a question before it asks again. A server that came back knows nothing of what was asked before,
@@ -34,14 +34,14 @@ const RECORD_BYTES_MAX: usize = 64 << 10;
 /// Runs the calls that a worker claimed.
 pub trait Runner: Send + Sync + 'static {
     /// Decides about the call and runs it. Dropped if the attempt loses the call.
-    fn run(&self, asked: Asked) -> Pin<Box<dyn Future<Output = CallRun> + Send + '_>>;
+    fn run(&self, asked: WorkerCall) -> Pin<Box<dyn Future<Output = CallRun> + Send + '_>>;
 
     /// The tools that this worker has now.
     fn tools(&self) -> Vec<WorkerTool>;
 }
 
 /// A claimed call.
-pub struct Asked {
+pub struct WorkerCall {
     pub question: Question,
     /// The `CallSpec`, as JSON.
     pub spec: Vec<u8>,
@@ -199,8 +199,8 @@ impl Cluster {
             runner,
         };
         let named = (call.as_str(), request.as_str());
-        match worker::work(self, &Delivered(message), named, holder, lease, run).await {
-            Ok(worker::Outcome::Superseded) => {
+        match worker::work(self, &QueueDelivery(message), named, holder, lease, run).await {
+            Ok(worker::WorkOutcome::Superseded) => {
                 self.counts.superseded.fetch_add(1, Ordering::Relaxed);
                 self.warn(&format!(
                     "another attempt has the call {call}: this result is thrown away"
@@ -224,7 +224,7 @@ impl Cluster {
             .flatten();
         if inline.is_some() {
             let digest = digest(&record);
-            return RunOutcome::End(End::Result {
+            return RunOutcome::End(CallEnd::Result {
                 worker,
                 digest,
                 inline,
@@ -233,7 +233,7 @@ impl Cluster {
         loop {
             match self.objects.put(&record).await {
                 Ok(digest) => {
-                    return RunOutcome::End(End::Result {
+                    return RunOutcome::End(CallEnd::Result {
                         worker,
                         digest,
                         inline,
@@ -281,7 +281,7 @@ impl Run<Cluster> for ClaimedCall<'_> {
         let (events, mut said) = mpsc::unbounded_channel::<Vec<u8>>();
         let (cancel, canceled) = oneshot::channel();
         let mut cancel = Some(cancel);
-        let mut running = runner.run(Asked {
+        let mut running = runner.run(WorkerCall {
             question,
             spec,
             epoch: claim.epoch.saturating_add(1),

@@ -12,7 +12,7 @@ use super::{ClusterError, ClusterSettings, client};
 /// In which JetStream answers one request.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// What a NATS server says of itself, and what it keeps for toolcell.
+/// A NATS server's own account, and what it keeps for toolcell.
 #[derive(Debug)]
 pub struct ServerReport {
     pub version: String,

@@ -10,13 +10,15 @@ use async_nats::{HeaderMap, Subject};
 use super::{Cluster, resources};
 use crate::claim::{Claim, UnixMillis};
 use crate::question::{Seal, digest};
-use crate::store::{Delivery, Entry, PublishError, Revision, Store, Unavailable, WriteError};
+use crate::store::{
+    ClaimEntry, ClaimStore, Delivery, PublishError, Revision, Unavailable, WriteError,
+};
 
 pub(super) const KEY_HEADER: &str = "Toolcell-Key";
 pub(super) const SIGNATURE_HEADER: &str = "Toolcell-Signature";
 
-impl Store for Cluster {
-    async fn read(&self, call: &str) -> Result<Option<Entry>, Unavailable> {
+impl ClaimStore for Cluster {
+    async fn read(&self, call: &str) -> Result<Option<ClaimEntry>, Unavailable> {
         let entry = self.resources.calls.entry(call).await;
         let entry = entry.map_err(|error| Unavailable(error.to_string()))?;
         let Some(entry) = entry.filter(|entry| !entry.value.is_empty()) else {
@@ -27,7 +29,7 @@ impl Store for Cluster {
             return Ok(None);
         };
         let revision = entry.revision;
-        Ok(Some(Entry { claim, revision }))
+        Ok(Some(ClaimEntry { claim, revision }))
     }
 
     async fn create(&self, call: &str, claim: &Claim) -> Result<Revision, WriteError> {
@@ -86,9 +88,9 @@ impl Store for Cluster {
 }
 
 /// One delivery. An acknowledgement that is lost brings another delivery, which the claim answers.
-pub(super) struct Delivered<'m>(pub(super) &'m Message);
+pub(super) struct QueueDelivery<'m>(pub(super) &'m Message);
 
-impl Delivery for Delivered<'_> {
+impl Delivery for QueueDelivery<'_> {
     async fn done(&self) {
         let _ = self.0.double_ack().await;
     }

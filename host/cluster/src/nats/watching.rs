@@ -1,4 +1,4 @@
-//! What this process sees of the calls: each change wakes who follows the call, and the sweeper notes when it was.
+//! Watches the calls: each change wakes who follows the call, and the sweeper notes when it was.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Cluster;
-use crate::claim::{End, Lease};
-use crate::store::{Entry, Revision, Store};
+use crate::claim::{CallEnd, LeaseTerms};
+use crate::store::{ClaimEntry, ClaimStore, Revision};
 use crate::sweeper::{self, Sweeper};
 
 /// A follower that missed a change asks again after this time.
@@ -27,16 +27,16 @@ pub(super) struct Watching {
     sweeper: Mutex<Sweeper>,
     followed: Mutex<HashMap<String, watch::Sender<Revision>>>,
     begin: Instant,
-    lease: Lease,
+    lease: LeaseTerms,
 }
 
 /// While it lives, changes of the call are noted.
-pub(super) struct Followed {
+pub(super) struct CallInterest {
     watching: Arc<Watching>,
     call: String,
 }
 
-impl Drop for Followed {
+impl Drop for CallInterest {
     fn drop(&mut self) {
         let mut followed = lock(&self.watching.followed);
         // Two deliveries of one call can follow it at once.
@@ -50,7 +50,7 @@ impl Drop for Followed {
 }
 
 impl Watching {
-    pub(super) fn new(lease: Lease) -> Self {
+    pub(super) fn new(lease: LeaseTerms) -> Self {
         Self {
             sweeper: Mutex::new(Sweeper::new(lease)),
             followed: Mutex::default(),
@@ -63,12 +63,12 @@ impl Watching {
         lock(&self.sweeper).stages()
     }
 
-    pub(super) fn follow(self: &Arc<Self>, call: &str) -> Followed {
+    pub(super) fn follow(self: &Arc<Self>, call: &str) -> CallInterest {
         let mut followed = lock(&self.followed);
         followed
             .entry(call.to_owned())
             .or_insert_with(|| watch::Sender::new(0));
-        Followed {
+        CallInterest {
             watching: Arc::clone(self),
             call: call.to_owned(),
         }
@@ -90,7 +90,7 @@ impl Watching {
         match serde_json::from_slice(&entry.value) {
             Ok(claim) if is_there => {
                 let revision = entry.revision;
-                lock(&self.sweeper).see(&entry.key, Entry { claim, revision }, at);
+                lock(&self.sweeper).see(&entry.key, ClaimEntry { claim, revision }, at);
             }
             // Removed, or no claim.
             _ => lock(&self.sweeper).forget(&entry.key),
@@ -159,11 +159,11 @@ pub(super) async fn sweep(cluster: Weak<Cluster>, stop: CancellationToken) {
             let due = lock(&watching.sweeper).due(at, strong.now());
             for (call, entry) in sweeper::sweep(&*strong, due).await {
                 let what = match entry.claim.end() {
-                    Some(End::Expired) => "no worker began it in time",
+                    Some(CallEnd::Expired) => "no worker began it in time",
                     Some(_) => "its worker is gone",
                     None => "its worker is gone; it waits for another one",
                 };
-                if entry.claim.end() != Some(&End::Expired) {
+                if entry.claim.end() != Some(&CallEnd::Expired) {
                     strong.counts.leases_lost.fetch_add(1, Ordering::Relaxed);
                 }
                 strong.warn(&format!("the call {call}: {what}"));

@@ -13,7 +13,7 @@ use toolcell_spec::Timestamp;
 
 use super::{Cluster, place_name};
 use crate::claim::{Claim, UnixMillis};
-use crate::store::{Store as _, Unavailable};
+use crate::store::{ClaimStore as _, Unavailable};
 
 /// A worker that wrote nothing for so long is not listed.
 pub(super) const KEPT: Duration = Duration::from_secs(15);
@@ -113,7 +113,7 @@ pub(super) async fn watch(cluster: Weak<Cluster>, stop: CancellationToken) {
 /// Before a watch that ended is made again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What a worker says of itself.
+/// A worker's own account.
 pub(super) struct Presence {
     pub(super) places: usize,
     pub(super) busy: AtomicUsize,
@@ -166,7 +166,7 @@ impl Cluster {
         let _ = self.resources.workers.delete(key).await;
     }
 
-    /// What the cluster has now.
+    /// The state of the cluster now.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl Cluster {
             .map_err(|error| Unavailable(error.to_string()))
     }
 
-    /// What the worker wrote last; `None`: it is gone.
+    /// The worker's latest state; `None`: it is gone.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the protocol promises, checked at each write, each begin of a guest and each answer.
+//! The promises of the protocol, checked at each write, each begin of a guest and each answer.
 //!
 //! - The end of a call never changes, and everybody who asks gets it, for the request that was accepted.
 //! - A call that was created ends: by its result, or by the sweeper.
@@ -14,9 +14,9 @@
 //! - An end that says that nothing happened is true: no guest that may have an effect was started.
 
 use super::world::{BEGIN, LEASE, LEASE_TIME, Sent, Time, World};
-use crate::claim::{Claim, End, Holder, Stage};
-use crate::store::Entry;
-use crate::worker::Outcome;
+use crate::claim::{CallEnd, Claim, Holder, Stage};
+use crate::store::ClaimEntry;
+use crate::worker::WorkOutcome;
 
 /// Between a fault and what it leaves undone.
 const ECHO: Time = 3_000;
@@ -27,9 +27,9 @@ const PATIENCE: Time = 40_000;
 
 #[derive(Default)]
 pub(super) struct Call {
-    pub(super) entry: Option<Entry>,
+    pub(super) entry: Option<ClaimEntry>,
     /// The value before that.
-    pub(super) before: Option<Entry>,
+    pub(super) before: Option<ClaimEntry>,
     /// When its worker last changed it.
     heard: Time,
     pub(super) published: Option<Time>,
@@ -41,20 +41,20 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The question is that of the accepted request.
+    /// The question is the accepted request's.
     pub(super) fn is_for(&self, question: &str) -> bool {
         let entry = self.entry.as_ref();
         entry.is_some_and(|entry| entry.claim.request == question)
     }
 
-    fn end(&self) -> Option<&End> {
+    fn end(&self) -> Option<&CallEnd> {
         self.entry.as_ref()?.claim.end()
     }
 }
 
 /// The digest that names the result of one attempt.
-pub(super) fn result(holder: &Holder, question: &str) -> End {
-    End::Result {
+pub(super) fn result(holder: &Holder, question: &str) -> CallEnd {
+    CallEnd::Result {
         worker: holder.worker.clone(),
         digest: format!("{} {question}", holder.attempt),
         inline: None,
@@ -128,9 +128,9 @@ impl World {
         }
     }
 
-    fn check_end(&mut self, call: usize, last: &Claim, end: &End) {
+    fn check_end(&mut self, call: usize, last: &Claim, end: &CallEnd) {
         match end {
-            End::Result { digest, .. } => {
+            CallEnd::Result { digest, .. } => {
                 let (attempt, question) = digest.split_once(' ').unwrap();
                 let holder = last.holder();
                 let holds = holder.is_some_and(|holder| holder.attempt == attempt);
@@ -138,16 +138,16 @@ impl World {
                 let holds = question == last.request;
                 self.must(holds, "a result is that of the request");
             }
-            End::Expired | End::Canceled { .. } => {
+            CallEnd::Expired | CallEnd::Canceled { .. } => {
                 let holds = !self.calls[call].may_have_changed;
                 self.must(
                     holds,
                     "a call that may have had an effect does not end as if not",
                 );
-                let holds = *end != End::Expired || last.cancel.is_none();
+                let holds = *end != CallEnd::Expired || last.cancel.is_none();
                 self.must(holds, "a canceled call does not expire");
             }
-            End::WorkerLost { .. } => {}
+            CallEnd::WorkerLost { .. } => {}
         }
     }
 
@@ -161,7 +161,7 @@ impl World {
         let holds = lost <= LEASE.claims_max;
         self.must(holds, "a call does not lose workers without end");
         let is_final = matches!(last.stage, Stage::Started { changes: true, .. }) && !last.retry;
-        if let Some(End::WorkerLost { .. }) = next.end()
+        if let Some(CallEnd::WorkerLost { .. }) = next.end()
             && next.lost.is_none()
         {
             let holds = is_final || lost == LEASE.claims_max;
@@ -195,7 +195,7 @@ impl World {
             self.must(holds, "a canceled call ends soon");
         }
         let calm = self.calm_since.max(self.faults.until);
-        if next.end() == Some(&End::Expired) {
+        if next.end() == Some(&CallEnd::Expired) {
             let since = (next.deadline - BEGIN)
                 .max(calm)
                 .max(self.calls[call].heard);
@@ -205,7 +205,8 @@ impl World {
                 "a call that nobody takes ends soon after its deadline",
             );
         }
-        if let (Some(End::Expired), Some(published)) = (next.end(), self.calls[call].published) {
+        if let (Some(CallEnd::Expired), Some(published)) = (next.end(), self.calls[call].published)
+        {
             let calm = calm.max(published);
             let holds = next.deadline < BEGIN + calm + PATIENCE || !self.is_complete;
             self.must(holds, "a call in the queue gets a worker");
@@ -247,8 +248,8 @@ impl World {
         self.calls[call].begun.push((holder.clone(), changes));
     }
 
-    pub(super) fn check_outcome(&mut self, call: usize, mine: &End, outcome: &Outcome) {
-        let holds = *outcome != Outcome::Ended || self.calls[call].end() == Some(mine);
+    pub(super) fn check_outcome(&mut self, call: usize, mine: &CallEnd, outcome: &WorkOutcome) {
+        let holds = *outcome != WorkOutcome::Ended || self.calls[call].end() == Some(mine);
         self.must(holds, "a result that counts is the end of the call");
     }
 
@@ -273,7 +274,7 @@ impl World {
         self.must(holds, "the same request is accepted again");
     }
 
-    pub(super) fn check_followed(&mut self, call: usize, request: &str, end: Option<&End>) {
+    pub(super) fn check_followed(&mut self, call: usize, request: &str, end: Option<&CallEnd>) {
         let holds = end.is_some() && end == self.calls[call].end();
         self.must(holds, "who follows a call gets its end");
         let holds = self.calls[call].is_for(request);

@@ -15,7 +15,9 @@ use super::world::{Answer, Event, Happening, LEASE, Request, World, trace};
 use crate::claim::{Claim, Holder, UnixMillis};
 use crate::gateway::{SubmitError, cancel, follow, submit};
 use crate::hold::Hold;
-use crate::store::{Delivery, Entry, PublishError, Revision, Store, Unavailable, WriteError};
+use crate::store::{
+    ClaimEntry, ClaimStore, Delivery, PublishError, Revision, Unavailable, WriteError,
+};
 use crate::sweeper::{Sweeper, sweep};
 use crate::worker::{Run, RunOutcome, work};
 
@@ -97,8 +99,8 @@ impl Node {
     }
 }
 
-impl Store for Node {
-    async fn read(&self, call: &str) -> Result<Option<Entry>, Unavailable> {
+impl ClaimStore for Node {
+    async fn read(&self, call: &str) -> Result<Option<ClaimEntry>, Unavailable> {
         match self.ask(Request::Read(index(call))).await {
             Answer::Entry(entry) => Ok(entry),
             _ => Err(unknown()),
@@ -150,12 +152,12 @@ impl Store for Node {
     }
 }
 
-struct Delivered<'n> {
+struct QueueDelivery<'n> {
     node: &'n Node,
     message: usize,
 }
 
-impl Delivery for Delivered<'_> {
+impl Delivery for QueueDelivery<'_> {
     async fn done(&self) {
         self.node.ask(Request::Done(self.message)).await;
     }
@@ -239,7 +241,7 @@ pub(super) async fn worker(node: Node, message: usize, guest: Guest) {
         attempt: attempt.to_string(),
     };
     let mine = result(&holder, question);
-    let delivery = Delivered {
+    let delivery = QueueDelivery {
         node: &node,
         message,
     };

@@ -7,13 +7,13 @@ use std::task::Waker;
 
 use super::check::Call;
 use super::stands;
-use crate::claim::{Claim, Lease, UnixMillis};
-use crate::store::{Entry, Revision};
+use crate::claim::{Claim, LeaseTerms, UnixMillis};
+use crate::store::{ClaimEntry, Revision};
 
 /// Milliseconds since the schedule began.
 pub(super) type Time = u64;
 
-pub(super) const LEASE: Lease = Lease {
+pub(super) const LEASE: LeaseTerms = LeaseTerms {
     time: std::time::Duration::from_secs(10),
     claims_max: 3,
 };
@@ -22,7 +22,7 @@ pub(super) const LEASE_TIME: Time = 10_000;
 pub(super) const TIMEOUT: Time = 2_000;
 /// A delivery that nobody answers comes again.
 const ACK_WAIT: Time = 11_000;
-/// What the clocks of all processes show when a schedule begins.
+/// The time on the clocks of all processes when a schedule begins.
 pub(super) const BEGIN: UnixMillis = 1_000_000;
 
 /// In percent, until `until`.
@@ -62,7 +62,7 @@ pub(super) struct Sent {
     /// By the sweeper of the process.
     pub(super) by_sweeper: bool,
     pub(super) at: Time,
-    /// What the sender's clock showed.
+    /// The time on the sender's clock.
     pub(super) clock: UnixMillis,
     request: Request,
     slot: usize,
@@ -71,7 +71,7 @@ pub(super) struct Sent {
 
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    Entry(Option<Entry>),
+    Entry(Option<ClaimEntry>),
     Written(Revision),
     Conflict,
     Done,
@@ -98,7 +98,7 @@ pub(super) enum Event {
     Answer(usize, Answer),
     /// An answer on its way back.
     Reply(Box<Reply>),
-    Notice(usize, usize, Entry),
+    Notice(usize, usize, ClaimEntry),
     Deliver(usize, u32),
     /// For the schedule: what the world does not know.
     Happen(Happening),
@@ -178,7 +178,7 @@ pub(super) struct Process {
     /// When it last failed, or the network to it.
     pub(super) trouble: Option<Time>,
     /// Not yet read by its sweeper.
-    pub(super) notices: Vec<(usize, Entry)>,
+    pub(super) notices: Vec<(usize, ClaimEntry)>,
     last_notice: Time,
     /// The last revision by call, for those who wait.
     seen: Vec<Revision>,
@@ -443,7 +443,7 @@ impl World {
     fn write(&mut self, call: usize, claim: &Claim, sent: &Sent) -> Answer {
         self.check_write(call, claim, sent);
         self.revision += 1;
-        let entry = Entry {
+        let entry = ClaimEntry {
             claim: claim.clone(),
             revision: self.revision,
         };
@@ -457,7 +457,7 @@ impl World {
     }
 
     /// A notice, after those before it.
-    pub(super) fn notify(&mut self, process: usize, call: usize, entry: Entry) {
+    pub(super) fn notify(&mut self, process: usize, call: usize, entry: ClaimEntry) {
         let late = self.faults.late_notices;
         let mut at = self.now + self.travel();
         if self.fault(late) {
@@ -468,7 +468,7 @@ impl World {
         self.at(at, Event::Notice(process, call, entry));
     }
 
-    pub(super) fn notice(&mut self, process: usize, call: usize, entry: Entry) {
+    pub(super) fn notice(&mut self, process: usize, call: usize, entry: ClaimEntry) {
         let until = self.silent_until.max(self.processes[process].cut_until);
         if self.now < until {
             self.at(until, Event::Notice(process, call, entry));

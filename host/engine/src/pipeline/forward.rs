@@ -28,7 +28,7 @@ pub struct ForwardedCall {
     pub files: Option<Vec<u8>>,
 }
 
-/// What is asked for elsewhere.
+/// A call to be asked for elsewhere.
 ///
 /// ```
 /// use toolcell_engine::pipeline::ForwardRequest;
