@@ -1,6 +1,7 @@
 //! The common part of the commands that serve: load the tools once, offer them, follow their changes, and end on a
 //! signal.
 
+mod joining;
 mod limits;
 mod named_tool;
 
@@ -31,7 +32,7 @@ use tracing::info;
 
 use super::agreed::AgreedComponents;
 use super::ask::{self, Origin};
-use super::cluster::{self, ClusterConnection};
+use super::cluster::ClusterConnection;
 use super::compiling;
 use super::exit::{BadRequest, Stop};
 use super::hosts;
@@ -359,27 +360,6 @@ impl ServingOptions {
             self.quotas.set(quotas);
         }
         Ok(offering)
-    }
-
-    /// Connects once: another configuration of the cluster counts at the next start.
-    async fn connect(
-        &self,
-        home: &Home,
-        layers: &ConfigLayers,
-    ) -> Result<Option<&Arc<ClusterConnection>>, Refusal> {
-        if !self.works && self.cluster.is_none() {
-            return Ok(None);
-        }
-        let address = self.cluster.as_ref().and_then(Option::as_deref);
-        let config = cluster::with_address(layers.cluster.clone(), address);
-        let open = || async {
-            let connection = ClusterConnection::open(home, &config, !self.works).await?;
-            if let Some(Some(telemetry)) = self.telemetry.get() {
-                telemetry.include(connection.metrics());
-            }
-            Ok(Arc::new(connection))
-        };
-        self.connection.get_or_try_init(open).await.map(Some)
     }
 
     pub(crate) fn issuers(&self, layers: &ConfigLayers) -> Result<Option<TokenIssuers>, Refusal> {

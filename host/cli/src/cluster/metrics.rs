@@ -13,12 +13,12 @@ use toolcell_spec::{EventType, ToolEvent};
 
 pub(super) struct ClusterMetrics {
     cluster: Arc<Cluster>,
-    asked: Mutex<WorkerCall>,
+    asked: Mutex<AskedCalls>,
 }
 
 /// Of a gateway.
 #[derive(Default)]
-struct WorkerCall {
+struct AskedCalls {
     ends: BTreeMap<&'static str, u64>,
     until_started: TimeSpread,
     until_ended: TimeSpread,
@@ -53,7 +53,7 @@ impl ClusterMetrics {
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut WorkerCall)) {
+    fn change(&self, change: impl FnOnce(&mut AskedCalls)) {
         change(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -1,6 +1,6 @@
 //! A worker's places: each takes one question at a time, and works on it.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -119,9 +119,17 @@ impl Cluster {
         stop: &CancellationToken,
     ) {
         while !stop.is_cancelled() {
+            let mut taking = pin!(self.take());
             let taken = tokio::select! {
-                taken = self.take() => taken,
-                () = stop.cancelled() => return,
+                taken = &mut taking => taken,
+                () = stop.cancelled() => {
+                    // What was on its way is for another worker, at once.
+                    let late = tokio::time::timeout(PAUSE, taking).await;
+                    if let Ok(Ok(Some(message))) = late {
+                        let _ = message.ack_with(AckKind::Nak(None)).await;
+                    }
+                    return;
+                }
             };
             match taken {
                 Ok(Some(message)) => {
