@@ -104,6 +104,10 @@ foreign:
 marks:
     dist/compile --bench
 
+# Calls over machines: NATS servers (from PyPI), gateways and workers that are killed, cut off and upgraded (as root)
+cluster *CASES:
+    TOOLCELL=target/debug/toolcell tests/cluster/run {{CASES}}
+
 # A server under load: floods, a thousand connections behind nginx, 512 MiB (as root), what times tell, a day in twenty minutes.
 # `just load soak --minutes 5` runs one of them. Nothing else should run on this machine
 load *MARK:

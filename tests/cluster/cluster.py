@@ -24,7 +24,7 @@ import operations
 import tenants
 import upgrade
 import workspaces
-from cases import CASES, LONG, case, lines, write_grant
+from cases import CASES, LONG, TOKEN, case, lines, token_file, write_grant
 from machines import LEASE, LEDGER, Machines, Reply, Worker, free_port, wait_until
 
 
@@ -230,6 +230,12 @@ def rules_of_a_principal_are_the_workers(machines: Machines) -> None:
     refused = gateway.call("append", line, token="token-of-ada-0123456789")
     assert refused.body["is_error"] and lines(shared / "lines") == [], refused
     assert gateway.call("wait", {"ms": 0}, token="token-of-ada-0123456789").status == 200
+    # Nor does a gateway that knows no principals give one more than it has.
+    plain = machines.gateway("plain", token_file(machines))
+    machines.worker("of-both", [gateway, plain], write_grant(shared), more=narrowed)
+    refused = plain.call("append", line, token=TOKEN)
+    assert (refused.body.get("is_error") or refused.status >= 400) and lines(shared / "lines") == [], refused
+    assert plain.call("wait", {"ms": 0}, token=TOKEN).status == 200
 
 
 def appended(machines: Machines, calls: int, seconds: float, disturb) -> None:

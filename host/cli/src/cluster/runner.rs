@@ -11,6 +11,7 @@ use toolcell_cluster::{
     CallRun, Cluster, NotPossible, Runner, StartRequest, Unavailable, WorkerCall, WorkerTool,
 };
 use toolcell_engine::pipeline::StartGate;
+use toolcell_policy::TOKEN_CALLER;
 use toolcell_server::{Server, ServerTools};
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
@@ -52,7 +53,11 @@ impl WorkerCalls {
                 .warn("a call is of another version of toolcell, and left to other workers");
             return CallRun::NotHere;
         };
-        let named = asked.question.principal.as_deref();
+        // A caller who is a principal here is one also if the gateway does not say so: that can only narrow.
+        let named = asked.question.principal.as_deref().or_else(|| {
+            let name = spec.actor_ref.as_deref()?.strip_prefix(TOKEN_CALLER)?;
+            self.server.tools_of(Some(name)).map(|_| name)
+        });
         let (tools, refusal) = match self.server.tools_of(named) {
             Some(tools) => (tools, None),
             None => (self.everybody(), Some(unknown(named.unwrap_or_default()))),

@@ -19,7 +19,7 @@ use super::workers::{Presence, WorkerTool};
 use super::{Cluster, resources};
 use crate::claim::{CallEnd, Claim, Holder, NotPossible};
 use crate::hold::Hold;
-use crate::question::{Question, Seal, Spec, digest};
+use crate::question::{Question, QuestionError, Seal, Spec, digest};
 use crate::store::ClaimStore;
 use crate::worker::{self, Run, RunOutcome};
 
@@ -28,6 +28,8 @@ use crate::worker::{self, Run, RunOutcome};
 const WAIT: Duration = Duration::from_secs(5);
 /// Before a server that does not answer is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// So often, workers that do not know a gateway leave its question to others.
+const REFUSALS_MAX: i64 = 32;
 /// Larger records are objects.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
@@ -178,8 +180,18 @@ impl Cluster {
         let question = match Question::open(&message.payload, &seal(message), gateways) {
             Ok(question) => question,
             Err(error) => {
-                self.warn(&format!("a call was refused: {error}"));
-                let _ = message.ack_with(AckKind::Term).await;
+                let delivered = message.info().map_or(0, |info| info.delivered);
+                if delivered <= 1 {
+                    self.warn(&format!("a call was refused: {error}"));
+                }
+                // Another worker may know the gateway.
+                let is_unknown = matches!(error, QuestionError::UnknownGateway(_));
+                let ack = if is_unknown && delivered < REFUSALS_MAX {
+                    AckKind::Nak(Some(PAUSE))
+                } else {
+                    AckKind::Term
+                };
+                let _ = message.ack_with(ack).await;
                 return;
             }
         };
