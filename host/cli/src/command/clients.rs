@@ -32,7 +32,8 @@ impl Client {
 }
 
 /// Without a value, or with one behind `=` alone.
-const FLAGS: [&str; 5] = [
+const FLAGS: [&str; 6] = [
+    "--cluster",
     "--no-config",
     "--no-elicitation",
     "--toolbox",
