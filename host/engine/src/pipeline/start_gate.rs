@@ -13,7 +13,7 @@ use toolcell_system::BoxFuture;
 ///
 /// impl StartGate for Unchanging {
 ///     fn start(&self, changes: bool) -> BoxFuture<'_, Result<(), Refusal>> {
-///         let refusal = Refusal::new(ErrorCode::PermissionDenied, "nothing may be changed");
+///         let refusal = Refusal::new(ErrorCode::NotGranted, "nothing may be changed");
 ///         Box::pin(async move { if changes { Err(refusal) } else { Ok(()) } })
 ///     }
 /// }
