@@ -299,6 +299,9 @@ impl Compiler {
             Some(0) => return Ok((EngineKind::Pooled, code)),
             Some(EXTENDED) => return Ok((EngineKind::Extended, code)),
             Some(TIMED) => return Ok((EngineKind::Timed, code)),
+            Some(FAULTY) if said.contains(NO_ROOM) => {
+                return Err(self.too_much(component, CompileLimit::Memory));
+            }
             Some(FAULTY) => return Err(Refusal::new(ErrorCode::ComponentInvalid, faulty(said))),
             Some(NO_COMMAND) => {
                 return Err(Refusal::new(ErrorCode::ComponentInvalid, said.to_owned()));
@@ -408,6 +411,8 @@ fn start_threads(memory_bytes: u64) -> anyhow::Result<()> {
 }
 
 const RAISE: &str = "if you trust it, raise";
+/// The compiler's words where its limit leaves no room for the component itself.
+const NO_ROOM: &str = "cannot read the component: out of memory";
 const WHERE: &str = "under [compile] in your own toolcell.toml";
 
 #[derive(Clone, Copy)]
