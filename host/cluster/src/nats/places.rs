@@ -186,7 +186,10 @@ impl Cluster {
                 }
                 // Another worker may know the gateway.
                 let is_unknown = matches!(error, QuestionError::UnknownGateway(_));
-                let ack = if is_unknown && delivered < REFUSALS_MAX {
+                let is_asked = seal(message).is_of(&message.payload)
+                    && serde_json::from_slice::<Question>(&message.payload)
+                        .is_ok_and(|question| self.now() < question.deadline);
+                let ack = if is_unknown && is_asked && delivered < REFUSALS_MAX {
                     AckKind::Nak(Some(PAUSE))
                 } else {
                     AckKind::Term
