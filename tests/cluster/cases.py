@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from machines import Machines, Process
@@ -30,6 +31,12 @@ def write_grant(folder: Path) -> str:
 
 
 TOKEN = "token-of-ada-0123456789"
+
+
+def principal(name: str) -> str:
+    """A `[[principal]]` with that token."""
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    return f'\n[[principal]]\nname = "{name}"\ntokens = ["sha256:{digest}"]\n'
 
 
 def token_file(machines: Machines) -> str:

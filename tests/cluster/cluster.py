@@ -24,7 +24,7 @@ import operations
 import tenants
 import upgrade
 import workspaces
-from cases import CASES, LONG, TOKEN, case, lines, token_file, write_grant
+from cases import CASES, LONG, TOKEN, case, lines, principal, token_file, write_grant
 from machines import LEASE, LEDGER, Machines, Reply, Worker, free_port, wait_until
 
 
@@ -99,22 +99,18 @@ def large_arguments_and_results_cross(machines: Machines) -> None:
 def one_key_is_one_call_at_every_gateway(machines: Machines) -> None:
     machines.nats()
     shared = machines.folder / "shared"
-    tokens = machines.folder / "tokens"
-    tokens.write_text("ada token-of-ada-0123456789\n")
-    tokens.chmod(0o600)
-    option = f"--token-file={tokens}"
+    option = token_file(machines)
     gateways = [machines.gateway(name, option) for name in ("one", "two")]
     machines.worker("worker", gateways, write_grant(shared))
     line = {"path": str(shared / "lines"), "text": "once", "wait_ms": 200}
 
     async def both() -> list[Reply]:
-        token = "token-of-ada-0123456789"
-        return await asyncio.gather(*(gateway.begin("append", line, key="k1", token=token) for gateway in gateways))
+        return await asyncio.gather(*(gateway.begin("append", line, key="k1", token=TOKEN) for gateway in gateways))
 
     one, two = asyncio.run(both())
     assert one.status == two.status == 200 and one.body["result_id"] == two.body["result_id"], (one, two)
     assert lines(shared / "lines") == ["once"]
-    other = gateways[0].call("append", {**line, "text": "other"}, key="k1", token="token-of-ada-0123456789")
+    other = gateways[0].call("append", {**line, "text": "other"}, key="k1", token=TOKEN)
     assert other.code == "idempotency_key_reused", other
 
 
@@ -122,16 +118,13 @@ def one_key_is_one_call_at_every_gateway(machines: Machines) -> None:
 def a_call_of_a_gateway_that_was_killed_is_found_by_its_key(machines: Machines) -> None:
     machines.nats()
     shared = machines.folder / "shared"
-    tokens = machines.folder / "tokens"
-    tokens.write_text("ada token-of-ada-0123456789\n")
-    tokens.chmod(0o600)
-    gateway, other = (machines.gateway(name, f"--token-file={tokens}") for name in ("one", "two"))
+    gateway, other = (machines.gateway(name, token_file(machines)) for name in ("one", "two"))
     machines.worker("worker", [gateway, other], write_grant(shared))
     line = {"path": str(shared / "lines"), "text": "once", "wait_ms": 700}
 
     def lost() -> None:
         try:
-            gateway.call("append", line, key="k", token="token-of-ada-0123456789")
+            gateway.call("append", line, key="k", token=TOKEN)
         except OSError:
             pass
 
@@ -140,7 +133,7 @@ def a_call_of_a_gateway_that_was_killed_is_found_by_its_key(machines: Machines) 
     wait_until("start", lambda: any(call["stage"]["stage"] == "started" for call in machines.status()["calls"]))
     gateway.kill()
     asking.join()
-    found = other.call("append", line, key="k", token="token-of-ada-0123456789")
+    found = other.call("append", line, key="k", token=TOKEN)
     assert found.status == 200 and lines(shared / "lines") == ["once"], found
 
 
@@ -217,19 +210,18 @@ def a_call_without_effects_runs_again_after_its_worker_was_killed(machines: Mach
 def rules_of_a_principal_are_the_workers(machines: Machines) -> None:
     machines.nats()
     shared = machines.folder / "shared"
-    digest = "sha256:" + __import__("hashlib").sha256(b"token-of-ada-0123456789").hexdigest()
-    entry = f'\n[[principal]]\nname = "ada"\ntokens = ["{digest}"]\n'
+    entry = principal("ada")
     gateway = machines.gateway("gateway", more=entry)
     line = {"path": str(shared / "lines"), "text": "a", "wait_ms": 0}
     without = machines.worker("without", [gateway], write_grant(shared))
-    refused = gateway.call("append", line, token="token-of-ada-0123456789")
+    refused = gateway.call("append", line, token=TOKEN)
     assert refused.code == "unknown_principal" and lines(shared / "lines") == [], refused
     assert without.end() == 0
     narrowed = entry + 'tools = ["ledger.wait"]\n'
     machines.worker("with", [gateway], write_grant(shared), more=narrowed)
-    refused = gateway.call("append", line, token="token-of-ada-0123456789")
+    refused = gateway.call("append", line, token=TOKEN)
     assert refused.body["is_error"] and lines(shared / "lines") == [], refused
-    assert gateway.call("wait", {"ms": 0}, token="token-of-ada-0123456789").status == 200
+    assert gateway.call("wait", {"ms": 0}, token=TOKEN).status == 200
     # Nor does a gateway that knows no principals give one more than it has.
     plain = machines.gateway("plain", token_file(machines))
     machines.worker("of-both", [gateway, plain], write_grant(shared), more=narrowed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import http.server
 import json
 import re
@@ -16,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 
-from cases import TOKEN, case, started, write_grant
+from cases import TOKEN, case, principal, started, write_grant
 from machines import LEASE, TOOLCELL, Gateway, Machines, Process, Reply, free_port, wait_until
 
 
@@ -246,8 +245,7 @@ def the_page_of_its_user_shows_the_machines(machines: Machines) -> None:
 @case
 def the_page_of_a_server_shows_no_machines(machines: Machines) -> None:
     machines.nats()
-    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
-    gateway = machines.gateway(more=f'\n[[principal]]\nname = "ada"\npage = true\ntokens = ["sha256:{digest}"]\n')
+    gateway = machines.gateway(more=principal("ada") + "page = true\n")
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     address = f"http://127.0.0.1:{gateway.port}"
     browser.addheaders = [("Origin", address)]

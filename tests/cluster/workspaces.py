@@ -70,3 +70,13 @@ def a_worker_that_is_gone_changes_no_workspace(machines: Machines) -> None:
     # What was fetched is gone.
     left = worker.folder / "workspaces"
     wait_until("end of the files", lambda: not left.exists() or not any(left.rglob("lines")), 10)
+
+
+@case
+def the_worker_bounds_what_files_of_a_gateway_take(machines: Machines) -> None:
+    machines.nats()
+    gateway = machines.gateway("gateway", token_file(machines), "--workspace")
+    machines.worker("worker", [gateway], more='\n[workspace]\nquota = "2KiB"\n')
+    assert gateway.call("append", line("small"), token=TOKEN).body["is_error"] is False
+    large = gateway.call("append", line("x" * 4_096), token=TOKEN)
+    assert large.body["is_error"] and large.code == "workspace_full", large

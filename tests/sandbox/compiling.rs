@@ -49,7 +49,7 @@ async fn a_component_that_takes_too_long_to_compile_is_refused() {
 
 #[tokio::test]
 async fn a_component_that_takes_too_much_memory_to_compile_is_refused() {
-    let refusal = compile(60, 208 << 20).await;
+    let refusal = compile(60, 160 << 20).await;
     assert_eq!(
         (refusal.class, refusal.code),
         (ErrorClass::SandboxViolation, ErrorCode::CompileLimit),

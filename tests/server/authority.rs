@@ -38,9 +38,11 @@ impl Desk {
         fs::hard_link(folder.join("approvers"), folder.join("second-name")).unwrap();
         symlink("approvers", folder.join("link")).unwrap();
         token_file(&folder, "engine", ENGINE);
+        token_file(&folder, "nkey", "seed of an nkey");
+        token_file(&folder, "signs", "seed of another");
         fs::write(
             folder.join("toolcell.toml"),
-            "[limits]\nmemory = \"128MiB\"\n",
+            "[limits]\nmemory = \"128MiB\"\n[cluster]\nnkey = \"nkey\"\nkey = \"signs\"\n",
         )
         .unwrap();
         fs::write(folder.join(".mcp.json"), "{}").unwrap();
@@ -104,6 +106,8 @@ fn held(folder: &Path) -> Vec<(String, Vec<u8>)> {
         "approvers",
         "second-name",
         "engine",
+        "nkey",
+        "signs",
         "toolcell.toml",
         ".mcp.json",
         "authority.pem",
@@ -128,6 +132,8 @@ fn no_tool_reads_what_holds_authority_or_evidence_under_any_of_its_names() {
         "link",
         "sub/../approvers",
         "engine",
+        "nkey",
+        "signs",
         "records",
         "toolcell.toml",
         ".mcp.json",

@@ -7,6 +7,7 @@ use toolcell_config::ClusterConfig;
 use toolcell_server::telemetry::MetricSource;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_toolchain::SurveyFinding;
+use toolcell_workspace::Quota;
 
 /// There is none.
 #[derive(Debug)]
@@ -21,6 +22,10 @@ impl ClusterConnection {
     ) -> Result<Self, Refusal> {
         let message = "this program was built without clusters: leave out --cluster";
         Err(Refusal::new(ErrorCode::ClusterUnavailable, message))
+    }
+
+    pub(crate) fn with_quota(self, _quota: Quota) -> Self {
+        match self {}
     }
 
     pub(crate) fn metrics(&self) -> Arc<dyn MetricSource> {

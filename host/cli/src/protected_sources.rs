@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolcell::{Grants, Home};
-use toolcell_config::{ConfigLayers, ConfigText};
+use toolcell_config::{ClusterConfig, ConfigLayers, ConfigText};
 use toolcell_install::lock;
 use toolcell_install::registry::RegistryCredentials;
 use toolcell_spec::RuleSource;
@@ -111,6 +111,8 @@ pub(crate) fn of_settings(
             files.extend(components(&target));
         }
     }
+    let cluster = layers.cluster.iter().flat_map(ClusterConfig::files);
+    files.extend(cluster.map(|(file, what)| KeptFile::shut(file, what)));
     let credentials = RegistryCredentials::of_docker();
     let credentials = credentials.file().into_iter();
     files.extend(credentials.map(|file| KeptFile::if_there(file, "credentials of registries")));

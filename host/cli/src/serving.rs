@@ -16,8 +16,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 use toolcell::{Home, Host, HostBuilder, LogSettings};
 use toolcell_config::{
-    self as config, ClusterConfig, ConfigLayer, ConfigLayers, ConfigText, GivenServerLimits,
-    InstalledNames, ProjectFiles, TrustStore,
+    self as config, ConfigLayer, ConfigLayers, ConfigText, GivenServerLimits, InstalledNames,
+    ProjectFiles, TrustStore,
 };
 use toolcell_engine::scheduler::{MemoryBudget, Quotas, ResourceLocks};
 use toolcell_journal::{CallLog, Journal, PayloadStore};
@@ -71,8 +71,8 @@ pub(crate) struct ServingOptions {
     /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
-    /// Use the cluster that [cluster] of toolcell.toml names, or that of the NATS server at URL: its workers (`toolcell work`)
-    /// run the calls, with their own grants and rules
+    /// Use the cluster of the NATS server at URL [default: the servers of [cluster] in toolcell.toml]: its workers
+    /// (`toolcell work`) run the calls, with their own grants and rules
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true)]
     cluster: Option<Option<String>>,
     /// Append the record of every call to FILE, one JSON line each
@@ -276,10 +276,6 @@ impl ServingOptions {
         let record = self.record_to.iter();
         let record = record.map(|file| KeptFile::shut(file, "the records of --record-to"));
         own.files.extend(record.chain(self.kept.iter().cloned()));
-        let cluster = settings.layers.cluster.iter();
-        let files = cluster.flat_map(ClusterConfig::files);
-        own.files
-            .extend(files.map(|(file, what)| KeptFile::shut(file, what)));
         let closed = protected_sources::close(home, &mut settings, &own);
         let mut layers = std::mem::take(&mut settings.layers);
         layers.telemetry.metrics |= self.measures;

@@ -43,7 +43,7 @@ pub use nats::{
     SealedAnswer, ServerReport, StartRequest, StreamReport, WarnFn, WorkerCall, WorkerState,
     WorkerTool, new_key, public_key, report,
 };
-pub use question::{Question, QuestionError, Seal, Spec, WorkspaceRef, digest};
+pub use question::{Question, QuestionError, Seal, Spec, WorkspaceRef, digest, digest_of};
 pub use store::{
     ClaimEntry, ClaimStore, Delivery, PublishError, Revision, Unavailable, WriteError,
 };

@@ -20,8 +20,6 @@ pub struct Question {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     pub deadline: UnixMillis,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub retry: bool,
     /// A `CallSpec`.
     pub spec: Spec,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,6 +100,12 @@ impl Question {
         }
         serde_json::from_slice(bytes).map_err(|error| QuestionError::Malformed(error.to_string()))
     }
+}
+
+/// Of several texts: each by its own digest, so that no two lists of texts have one.
+pub fn digest_of(texts: &[&str]) -> String {
+    let digests: Vec<String> = texts.iter().map(|text| digest(text.as_bytes())).collect();
+    digest(digests.concat().as_bytes())
 }
 
 /// SHA-256 in hexadecimal.

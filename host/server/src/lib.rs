@@ -162,7 +162,8 @@ impl Server {
     }
 
     /// The tools of callers without rules of their own, and what all callers share.
-    fn offering(&self) -> Arc<ServerTools> {
+    /// The tools of all callers without rules of their own.
+    pub fn offering(&self) -> Arc<ServerTools> {
         Arc::clone(&self.offering.read())
     }
 
@@ -177,12 +178,9 @@ impl Server {
         }
     }
 
-    /// The tools of all callers that are no principals, or of the principal `name`; `None` if there is no such principal.
-    pub fn tools_of(&self, principal: Option<&str>) -> Option<Arc<ServerTools>> {
+    /// The tools of the principal `name`; `None` if there is no such principal.
+    pub fn tools_of(&self, name: &str) -> Option<Arc<ServerTools>> {
         let all = self.offering();
-        let Some(name) = principal else {
-            return Some(all);
-        };
         let own = all.principals.get(&toolcell_policy::token_caller(name))?;
         Some(own.tools(&all))
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::runtime::Handle;
 use toolcell::{Approver, Prompt, Reply};
 use toolcell_cluster::{Cluster, OpenApproval};
 use toolcell_dialect::http::ApprovalAnswer;
@@ -11,6 +13,8 @@ use toolcell_server::Server;
 
 /// For the record: what brought the answer.
 const CHANNEL: &str = "cluster";
+/// Before a question is shown again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks the approvers that the configuration of this worker names. Their answers are stored as this machine's are,
 /// each under its approver's name.
@@ -52,13 +56,19 @@ impl Approver for ClusterApprover {
                 answer: None,
                 refused: None,
             };
+            let mut is_told = false;
             loop {
-                if let Err(error) = self.cluster.ask_approvers(&asked).await {
+                if let Err(error) = self.cluster.ask_approvers(&asked).await
+                    && !std::mem::replace(&mut is_told, true)
+                {
                     self.cluster
-                        .warn(&format!("approvers cannot be asked: {error}"));
-                    return None;
+                        .warn(&format!("approvers cannot be asked yet: {error}"));
                 }
-                let answered = self.cluster.approver_answered(&id).await?;
+                let Some(answered) = self.cluster.approver_answered(&id).await else {
+                    // A server was away, or the question was removed.
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                };
                 match self.take(prompt, &asked, &answered).await {
                     Ok(()) => return None,
                     Err(why) => {
@@ -80,7 +90,7 @@ impl ClusterApprover {
         asked: &OpenApproval,
         answered: &OpenApproval,
     ) -> Result<(), String> {
-        // What this worker asked, whatever stands beside the answer.
+        // Only the answer is taken from there: the question is this worker's own.
         let asked = OpenApproval {
             answer: answered.answer.clone(),
             ..asked.clone()
@@ -122,6 +132,9 @@ impl Drop for OpenQuestion {
     fn drop(&mut self) {
         let cluster = Arc::clone(&self.cluster);
         let id = std::mem::take(&mut self.id);
-        tokio::spawn(async move { cluster.close_approval(&id).await });
+        // There is none while the process ends; then the question expires.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { cluster.close_approval(&id).await });
+        }
     }
 }

@@ -1,13 +1,12 @@
 //! A gateway's calls.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::sync::mpsc;
 use toolcell::{CallSpec, Cancellation, Elsewhere};
 use toolcell_cluster::{
-    Ask, AskError, CallAnswer, ClaimStore, Cluster, SubmitError, WorkspaceRef, digest,
+    Ask, AskError, CallAnswer, ClaimStore, Cluster, SubmitError, WorkspaceRef, digest_of,
 };
 use toolcell_engine::pipeline::{ForwardRequest, ForwardedCall, SentWorkspace};
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
@@ -15,13 +14,14 @@ use toolcell_system::BoxFuture;
 use ulid::Ulid;
 
 use super::metrics::ClusterMetrics;
-use super::{NOTE, Wait};
+use super::{NOTE, OBJECTS_BYTES_MAX};
 
 pub(super) struct ClusterCalls {
     pub(super) cluster: Arc<Cluster>,
     pub(super) older: Option<Arc<Cluster>>,
     pub(super) principal: Option<String>,
-    pub(super) wait: Wait,
+    /// A call that no worker began by then has failed.
+    pub(super) wait: Duration,
     pub(super) metrics: Arc<ClusterMetrics>,
 }
 
@@ -60,23 +60,8 @@ impl Elsewhere for ClusterCalls {
                 self.metrics.event(event, began);
                 hear(event);
             };
-            let (events, mut heard) = mpsc::unbounded_channel::<Vec<u8>>();
-            let asked = cluster.ask(
-                ask,
-                move |event| _ = events.send(event.to_vec()),
-                canceled(&cancellation),
-            );
-            let mut asked = std::pin::pin!(asked);
-            let answer = loop {
-                tokio::select! {
-                    biased;
-                    Some(event) = heard.recv() => tell(&hear, &event),
-                    answer = &mut asked => break answer,
-                }
-            };
-            while let Ok(event) = heard.try_recv() {
-                tell(&hear, &event);
-            }
+            let asked = cluster.ask(ask, |event| tell(&hear, event), canceled(&cancellation));
+            let answer = asked.await;
             self.metrics.ended(&answer, began);
             let record = record(answer, &tool)?;
             let payloads = objects(cluster, &record, "payloads").await?;
@@ -98,7 +83,7 @@ impl ClusterCalls {
             // Of this caller alone, whichever gateway gets it.
             Some(key) => {
                 let caller = spec.actor_ref.as_deref().unwrap_or_default();
-                of_texts(&[caller, self.principal.as_deref().unwrap_or_default(), key])
+                digest_of(&[caller, self.principal.as_deref().unwrap_or_default(), key])
             }
         };
         let tool = spec.tool.clone();
@@ -111,7 +96,6 @@ impl ClusterCalls {
             tool,
             principal: self.principal.clone(),
             deadline: self.cluster.now().saturating_add(wait),
-            retry: false,
             spec,
             workspace,
         })
@@ -132,7 +116,7 @@ impl ClusterCalls {
         let workspace = workspace.map_or("", |sent| sent.name.as_str());
         let component = spec.component.as_deref().unwrap_or_default();
         let principal = self.principal.as_deref().unwrap_or_default();
-        of_texts(&[
+        digest_of(&[
             principal,
             &spec.tool,
             component,
@@ -161,22 +145,25 @@ async fn objects(
         let named = note.get(what)?.as_array()?;
         Some(named.iter().filter_map(Value::as_str))
     });
+    let lost = |why: &str| {
+        let message = format!("a part of the result cannot be read: {why}");
+        Refusal::new(ErrorCode::ClusterResultLost, message)
+    };
+    let mut left = OBJECTS_BYTES_MAX;
     let mut objects = Vec::new();
-    for name in named.into_iter().flatten() {
+    for name in named.into_iter().flatten().take(OBJECTS_MAX) {
         let object = cluster.object(name).await;
-        objects.push(object.map_err(|error| {
-            let message = format!("a part of the result cannot be read: {error}");
-            Refusal::new(ErrorCode::ClusterResultLost, message)
-        })?);
+        let object = object.map_err(|error| lost(&error.to_string()))?;
+        left = left
+            .checked_sub(object.len() as u64)
+            .ok_or_else(|| lost("it is larger than what a worker sends"))?;
+        objects.push(object);
     }
     Ok(objects)
 }
 
-/// Each by its own digest, so that no two lists of texts have one.
-fn of_texts(texts: &[&str]) -> String {
-    let digests: Vec<String> = texts.iter().map(|text| digest(text.as_bytes())).collect();
-    digest(digests.concat().as_bytes())
-}
+/// A call has fewer artifacts and payloads.
+const OBJECTS_MAX: usize = 1_000;
 
 async fn canceled(cancellation: &Cancellation) -> AbortReason {
     cancellation.cancelled().await;

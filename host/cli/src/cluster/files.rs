@@ -30,7 +30,7 @@ impl FetchedFiles {
     pub(super) async fn fetch(
         cluster: &Cluster,
         home: &Home,
-        sent: &WorkspaceRef,
+        (sent, most): (&WorkspaceRef, Quota),
     ) -> Result<Self, Refusal> {
         let archive = cluster.object(&sent.archive).await;
         let archive = archive.map_err(super::unanswered)?;
@@ -42,7 +42,10 @@ impl FetchedFiles {
         })?;
         let (bytes, files) = sent.quota;
         let settings = WorkspaceSettings {
-            quota: Quota { bytes, files },
+            quota: Quota {
+                bytes: bytes.min(most.bytes),
+                files: files.min(most.files),
+            },
             time_to_live: Some(LEFT),
         };
         let all = Workspaces::new(home.workspaces());
@@ -83,7 +86,8 @@ impl FetchedFiles {
 
 impl Drop for FetchedFiles {
     fn drop(&mut self) {
-        let (all, owner) = (self.all.clone(), self.owner.clone());
+        let all = self.all.clone();
+        let owner = self.owner.clone();
         // Many files may take long; the end of the process removes them later.
         std::thread::spawn(move || all.remove_all(&owner));
     }

@@ -10,7 +10,6 @@ mod survey;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use toolcell::{Elsewhere, Home};
@@ -23,6 +22,7 @@ use toolcell_server::read_private;
 use toolcell_server::telemetry::MetricSource;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::private::{self, OnDisk};
+use toolcell_workspace::Quota;
 
 use metrics::ClusterMetrics;
 pub(crate) use runner::WorkerCalls;
@@ -35,6 +35,8 @@ pub(crate) struct ClusterConnection {
     pub(crate) cluster: Arc<Cluster>,
     /// With the protocol before, while machines are upgraded.
     pub(crate) older: Option<Arc<Cluster>>,
+    /// The most that files of a workspace may take at this worker.
+    pub(crate) quota: Quota,
     config: ClusterConfig,
     metrics: Arc<ClusterMetrics>,
 }
@@ -69,8 +71,14 @@ impl ClusterConnection {
             metrics: Arc::new(ClusterMetrics::new(Arc::clone(&cluster))),
             cluster,
             older,
+            quota: Quota::default(),
             config: config.clone(),
         })
+    }
+
+    /// Files of a workspace may take no more at this worker.
+    pub(crate) fn with_quota(self, quota: Quota) -> Self {
+        Self { quota, ..self }
     }
 
     /// Runs the calls of tools on the workers.
@@ -193,5 +201,5 @@ pub(crate) fn with_address(config: Option<ClusterConfig>, address: Option<&str>)
 /// In a record: where the call ran, and the objects with its payloads.
 const NOTE: &str = "cluster";
 
-/// Until a call that nobody began has failed.
-type Wait = Duration;
+/// Of all payloads of one call: a worker keeps what is beyond.
+const OBJECTS_BYTES_MAX: u64 = 64 << 20;

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::json;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use toolcell::{CallContext, CallHandle, CallSpec, Home, Listener};
 use toolcell_cluster::{
@@ -15,21 +16,21 @@ use toolcell_policy::TOKEN_CALLER;
 use toolcell_server::{Server, ServerTools};
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
+use toolcell_workspace::Quota;
 
-use super::NOTE;
 use super::approver::ClusterApprover;
 use super::files::FetchedFiles;
+use super::{NOTE, OBJECTS_BYTES_MAX};
 
 pub(crate) struct WorkerCalls {
     pub(crate) server: Arc<Server>,
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) home: Home,
+    /// The most that files of a gateway may take here.
+    pub(crate) quota: Quota,
     /// Public keys of those who may answer questions from elsewhere, by name.
     pub(crate) approvers: Arc<BTreeMap<String, String>>,
 }
-
-/// Of all payloads of one call; what is beyond stays at the worker.
-const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
 
 impl Runner for WorkerCalls {
     fn run(&self, asked: WorkerCall) -> Pin<Box<dyn Future<Output = CallRun> + Send + '_>> {
@@ -37,7 +38,7 @@ impl Runner for WorkerCalls {
     }
 
     fn tools(&self) -> Vec<WorkerTool> {
-        let all = self.everybody();
+        let all = self.server.offering();
         let tools = all.offers.surface().tools().map(|(tool, _)| WorkerTool {
             name: tool.declaration().qualified_name(),
             component: tool.component().to_string(),
@@ -54,20 +55,18 @@ impl WorkerCalls {
             return CallRun::NotHere;
         };
         // A caller who is a principal here is one also if the gateway does not say so: that can only narrow.
-        let named = asked.question.principal.as_deref().or_else(|| {
-            let name = spec.actor_ref.as_deref()?.strip_prefix(TOKEN_CALLER)?;
-            self.server.tools_of(Some(name)).map(|_| name)
-        });
-        let (tools, refusal) = match self.server.tools_of(named) {
-            Some(tools) => (tools, None),
-            None => (self.everybody(), Some(unknown(named.unwrap_or_default()))),
-        };
+        let named = asked.question.principal.as_deref();
+        let caller = spec.actor_ref.as_deref();
+        let caller = caller.and_then(|caller| caller.strip_prefix(TOKEN_CALLER));
+        let own = named.or(caller).and_then(|name| self.server.tools_of(name));
+        let refusal = named.filter(|_| own.is_none()).map(unknown);
+        let tools = own.unwrap_or_else(|| self.server.offering());
         if !tools.tools.has(&spec) {
             return CallRun::NotHere;
         }
         let (files, refusal) = match (&asked.question.workspace, refusal) {
             (Some(sent), None) => {
-                match FetchedFiles::fetch(&self.cluster, &self.home, sent).await {
+                match FetchedFiles::fetch(&self.cluster, &self.home, (sent, self.quota)).await {
                     Ok(files) => (Some(files), None),
                     Err(refusal) => (None, Some(refusal)),
                 }
@@ -128,7 +127,7 @@ impl WorkerCalls {
     async fn send_payloads(&self, tools: &ServerTools, record: &CallRecord) -> Vec<String> {
         let stored = record.persistence.iter();
         let stored = stored.filter_map(|decision| decision.persisted_ref.as_ref());
-        let mut left = PAYLOAD_BYTES_MAX;
+        let mut left = OBJECTS_BYTES_MAX;
         let mut sent = Vec::new();
         for stored in stored {
             let Ok(payload) = tools.tools.host.payload(&stored.digest, left).await else {
@@ -141,12 +140,6 @@ impl WorkerCalls {
             }
         }
         sent
-    }
-
-    /// The tools of callers without rules of their own, for a refusal.
-    fn everybody(&self) -> Arc<ServerTools> {
-        // There is always a set for them.
-        self.server.tools_of(None).unwrap_or_else(|| unreachable!())
     }
 }
 
@@ -181,7 +174,10 @@ impl Drop for HeldCall {
     fn drop(&mut self) {
         if let Some(call) = self.0.take() {
             call.cancel(AbortReason::SiblingError);
-            tokio::spawn(call);
+            // There is none while the process ends.
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(call);
+            }
         }
     }
 }
@@ -233,7 +229,7 @@ struct EventSender(mpsc::UnboundedSender<Vec<u8>>);
 
 impl Listener for EventSender {
     fn event(&self, event: &ToolEvent) {
-        // Nobody listens after the call.
+        // After the call, nothing receives them.
         if let Ok(event) = serde_json::to_vec(event) {
             let _ = self.0.send(event);
         }

@@ -142,7 +142,8 @@ fn replicas(found: &JetStreamReport, wanted: usize, servers: usize) -> Check {
         .iter()
         .find(|stream| stream.replicas != wanted);
     if let Some(stream) = others {
-        let (name, replicas) = (&stream.name, stream.replicas);
+        let name = &stream.name;
+        let replicas = stream.replicas;
         let detail = format!("{name} has {replicas}, and [cluster] says {wanted}");
         let fix = format!(
             "change `num_replicas` of the stream {name} to {wanted} with the `nats` program"

@@ -153,7 +153,7 @@ impl ClusterStatus {
             return show::text("no call waits for an approval\n");
         }
         let paragraphs = open.iter().map(|asked| {
-            let caller = asked.caller.as_deref().unwrap_or("nobody");
+            let caller = asked.caller.as_deref().unwrap_or("an unknown caller");
             let cut = if asked.cut { "; a part of it only" } else { "" };
             format!(
                 "{} at {}, called by {caller}, open until {}{cut}\n{}\n",
@@ -339,7 +339,8 @@ fn call_line(call: &OpenCall) -> Option<String> {
         Stage::Started { holder, .. } => format!("runs at {}", holder.worker),
         Stage::Ended { .. } => return None,
     };
-    let (id, tool) = (&call.call, &call.claim.tool);
+    let id = &call.call;
+    let tool = &call.claim.tool;
     let unchanged = Timestamp::now().since(call.changed_at).as_secs();
     Some(format!(
         "call {id}  {tool} {stage}, unchanged for {unchanged} s\n"

@@ -66,6 +66,7 @@ impl Work {
                 server: Arc::clone(&server),
                 cluster: Arc::clone(cluster),
                 home: home.clone(),
+                quota: connection.quota,
                 approvers: Arc::new(connection.config().approvers.clone()),
             });
             show::say(&format!(

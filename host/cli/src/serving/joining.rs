@@ -23,6 +23,7 @@ impl ServingOptions {
         let config = cluster::with_address(layers.cluster.clone(), address);
         let open = || async {
             let connection = ClusterConnection::open(home, &config, !self.works).await?;
+            let connection = connection.with_quota(layers.workspace.settings.quota);
             if let Some(Some(telemetry)) = self.telemetry.get() {
                 telemetry.include(connection.metrics());
             }

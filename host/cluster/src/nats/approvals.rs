@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::Cluster;
-use crate::question::{Seal, digest};
+use crate::question::{Seal, digest_of};
 use crate::store::Unavailable;
 
 /// A question, as its worker asks it.
@@ -48,14 +48,12 @@ pub struct SealedAnswer {
 impl OpenApproval {
     /// Of what was asked: an answer to another question, or to this one in other words, does not count.
     pub fn digest(&self) -> String {
-        let asked = [
+        digest_of(&[
             &self.invocation_id,
             &self.worker,
             &self.prompt,
             &self.expires_at,
-        ];
-        let digests: Vec<String> = asked.iter().map(|text| digest(text.as_bytes())).collect();
-        digest(digests.concat().as_bytes())
+        ])
     }
 
     /// The answer to this question, if the holder of its key gave it.

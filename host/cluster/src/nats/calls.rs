@@ -30,8 +30,6 @@ pub struct Ask {
     pub principal: Option<String>,
     /// A call that did not start by then is not started.
     pub deadline: UnixMillis,
-    /// The caller accepts that effects happen more than once.
-    pub retry: bool,
     /// A `CallSpec`.
     pub spec: Box<RawValue>,
     pub workspace: Option<WorkspaceRef>,
@@ -79,12 +77,7 @@ impl Cluster {
         let mut events = events
             .await
             .map_err(|error| SubmitError::from(Unavailable(error.to_string())))?;
-        let claim = Claim::queued(
-            ask.request.clone(),
-            ask.tool.clone(),
-            ask.deadline,
-            ask.retry,
-        );
+        let claim = Claim::queued(ask.request.clone(), ask.tool.clone(), ask.deadline, false);
         let question = self.question(ask).await.map_err(SubmitError::from)?;
         let entry = match gateway::submit(self, &call, &claim, &question).await {
             // Its end tells: one that nobody began in time is ended, too.
@@ -131,7 +124,6 @@ impl Cluster {
             request: ask.request,
             principal: ask.principal,
             deadline: ask.deadline,
-            retry: ask.retry,
             spec,
             workspace: ask.workspace,
         };

@@ -34,16 +34,16 @@ pub(super) struct Watching {
 pub(super) struct CallInterest {
     watching: Arc<Watching>,
     call: String,
+    /// Counts the interest.
+    _receiver: watch::Receiver<Revision>,
 }
 
 impl Drop for CallInterest {
     fn drop(&mut self) {
         let mut followed = lock(&self.watching.followed);
         // Two deliveries of one call can follow it at once.
-        let is_last = followed
-            .get(&self.call)
-            .is_some_and(|sender| sender.receiver_count() == 0);
-        if is_last {
+        let sender = followed.get(&self.call);
+        if sender.is_some_and(|sender| sender.receiver_count() == 1) {
             followed.remove(&self.call);
         }
     }
@@ -65,12 +65,12 @@ impl Watching {
 
     pub(super) fn follow(self: &Arc<Self>, call: &str) -> CallInterest {
         let mut followed = lock(&self.followed);
-        followed
-            .entry(call.to_owned())
-            .or_insert_with(|| watch::Sender::new(0));
+        let sender = followed.entry(call.to_owned());
+        let sender = sender.or_insert_with(|| watch::Sender::new(0));
         CallInterest {
             watching: Arc::clone(self),
             call: call.to_owned(),
+            _receiver: sender.subscribe(),
         }
     }
 

@@ -64,7 +64,7 @@ fn some_schedules_keep_every_promise() {
 
 /// `CLUSTER_SCHEDULES` says how many.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "a million schedules: `just nightly` runs it"]
 fn a_million_schedules_keep_every_promise() {
     run_all(0..number("CLUSTER_SCHEDULES").unwrap_or(1_000_000));
 }

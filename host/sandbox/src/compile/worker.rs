@@ -101,6 +101,14 @@ impl CompilerEngines {
     }
 }
 
+/// Address space of the program before it compiles, which a component has no part in; 0 where the kernel does not tell.
+fn own_bytes() -> u64 {
+    let told = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = told.split(' ').next().and_then(|pages| pages.parse().ok());
+    let page = rustix::param::page_size() as u64;
+    pages.map_or(0, |pages: u64| pages.saturating_mul(page))
+}
+
 /// Creates engines and threads before the filter, because that queries processor and kernel.
 pub(super) fn limited(
     cpu_seconds: u64,
@@ -119,7 +127,8 @@ pub(super) fn limited(
     };
     confine::die_with(parent)?;
     setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
-    setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
+    let space = memory_bytes.saturating_add(own_bytes());
+    setrlimit(Resource::As, limit(space)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
     if order.effort == CompileEffort::Again {
         rustix::process::setpriority_process(None, LOWEST_PRIORITY)
