@@ -105,6 +105,8 @@ fn the_limits_of_a_compilation_are_those_of_the_users_own_file() {
     for (limit, meant) in [
         ("time = \"1s\"", "more than 1 s"),
         ("memory = \"160MiB\"", "more than 167772160 bytes"),
+        // Not even the component itself has room.
+        ("memory = \"48MiB\"", "more than 50331648 bytes"),
     ] {
         std::fs::write(home.join("toolcell.toml"), format!("[compile]\n{limit}\n")).unwrap();
         for command in [&["describe", bomb][..], &["call", bomb, "{}"]] {

@@ -28,8 +28,10 @@ use crate::worker::{self, Run, RunOutcome};
 const WAIT: Duration = Duration::from_secs(5);
 /// Before a server that does not answer is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So often, workers that do not know a gateway leave its question to others.
-const REFUSALS_MAX: i64 = 32;
+/// Before a question is offered to a worker that may know its gateway.
+const NEXT: Duration = Duration::from_millis(100);
+/// The longest `wait` of a gateway, in milliseconds: no question is to begin later.
+const WAIT_MILLIS_MAX: u64 = 5 * 60 * 1_000;
 /// Larger records are objects.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
@@ -186,11 +188,14 @@ impl Cluster {
                 }
                 // Another worker may know the gateway.
                 let is_unknown = matches!(error, QuestionError::UnknownGateway(_));
+                let now = self.now();
                 let is_asked = seal(message).is_of(&message.payload)
-                    && serde_json::from_slice::<Question>(&message.payload)
-                        .is_ok_and(|question| self.now() < question.deadline);
-                let ack = if is_unknown && is_asked && delivered < REFUSALS_MAX {
-                    AckKind::Nak(Some(PAUSE))
+                    && serde_json::from_slice::<Question>(&message.payload).is_ok_and(|question| {
+                        let left = question.deadline.saturating_sub(now);
+                        (1..=WAIT_MILLIS_MAX).contains(&left)
+                    });
+                let ack = if is_unknown && is_asked {
+                    AckKind::Nak(Some(NEXT))
                 } else {
                     AckKind::Term
                 };
