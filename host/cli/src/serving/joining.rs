@@ -22,8 +22,9 @@ impl ServingOptions {
         let address = self.cluster.as_ref().and_then(Option::as_deref);
         let config = cluster::with_address(layers.cluster.clone(), address);
         let open = || async {
-            let connection = ClusterConnection::open(home, &config, !self.works).await?;
-            let connection = connection.with_quota(layers.workspace.settings.quota);
+            let quota = layers.workspace.settings.quota;
+            let connection = ClusterConnection::open(home, &config, !self.works).await;
+            let connection = connection.map(|opened| opened.with_quota(quota))?;
             if let Some(Some(telemetry)) = self.telemetry.get() {
                 telemetry.include(connection.metrics());
             }
