@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import approvals
+import batches
 import cuts
 import figures
 import hostile

@@ -237,12 +237,14 @@ class Gateway(Process):
         with concurrent.futures.ThreadPoolExecutor(1, initializer=self.network.enter) as inside:
             return inside.submit(self.ask, *arguments, **named).result()
 
-    def ask(self, tool: str, arguments: dict, key: str | None = None, token: str | None = None, patience: float = PATIENCE) -> Reply:
+    def ask(self, tool: str, arguments: dict, **named: object) -> Reply:
+        return self.post("/v1/calls", {"tool": f"ledger.{tool}", "input": arguments}, **named)
+
+    def post(self, route: str, body: object, key: str | None = None, token: str | None = None, patience: float = PATIENCE) -> Reply:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token or self.token}"}
         if key is not None:
             headers["Idempotency-Key"] = key
-        body = json.dumps({"tool": f"ledger.{tool}", "input": arguments}).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/calls", body, headers)
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{route}", json.dumps(body).encode(), headers)
         try:
             with urllib.request.urlopen(request, timeout=patience) as answer:
                 return Reply(answer.status, json.load(answer))

@@ -269,3 +269,28 @@ def the_doctor_counts_copies(machines: Machines) -> None:
     config.write_text(config.read_text().replace("replicas = 1", "replicas = 3"))
     found = checks(gateway)["cluster replicas"]
     assert found["state"] == "warning" and "has 1, and [cluster] says 3" in found["detail"], found
+
+
+@case
+def calls_of_dead_machines_are_ended_by_the_command(machines: Machines) -> None:
+    machines.nats()
+    shared = machines.folder / "shared"
+    gateway = machines.gateway()
+    worker = machines.worker("worker", [gateway], write_grant(shared))
+    assert json.loads(gateway.run("cluster", "sweep", "--json")) == {"calls": []}
+    line = {"path": str(shared / "lines"), "text": "half", "wait_ms": 30_000}
+
+    def lost() -> None:
+        try:
+            gateway.call("append", line)
+        except OSError:
+            pass
+
+    asking = threading.Thread(target=lost)
+    asking.start()
+    wait_until("start", lambda: started(machines))
+    worker.kill()
+    gateway.kill()
+    asking.join()
+    assert len(machines.status(gateway)["calls"]) == 1
+    assert gateway.run("cluster", "sweep") == "no call is open\n"

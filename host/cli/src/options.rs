@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell::{
-    CallWorkspace, GrantWord, Grants, Home, Host, Limits, NetworkSettings, Policy, ToolSet,
+    CallWorkspace, Elsewhere, GrantWord, Grants, Home, Host, Limits, NetworkSettings, Policy, ToolSet,
 };
 use toolcell_config::{
-    self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, MODES,
+    self as config, ClusterConfig, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, MODES,
     WorkspaceConfig, WorkspaceScope, duration, size,
 };
 use toolcell_engine::approval::Session;
@@ -28,6 +28,7 @@ use toolcell_spec::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_spec::{Mode, Refusal};
 use toolcell_workspace::{OnFailure, Workspaces};
 
+use super::cluster::{self, ClusterConnection};
 use super::exit::{BadRequest, Stop};
 use super::protected_sources::{self, KeptFile};
 use super::retrying::RetryOptions;
@@ -130,6 +131,25 @@ pub(crate) struct RunOptions {
     pub(crate) retry: RetryOptions,
     #[command(flatten)]
     pub(crate) approvals: ApprovalOptions,
+    /// Have workers of a cluster run the calls: of the one that [cluster] of toolcell.toml names, or of the NATS server at URL
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true)]
+    cluster: Option<Option<String>>,
+}
+
+impl RunOptions {
+    /// Where the calls run, if not here.
+    pub(crate) async fn elsewhere(
+        &self,
+        home: &Home,
+        config: Option<ClusterConfig>,
+    ) -> Result<Option<Arc<dyn Elsewhere>>, Refusal> {
+        let Some(address) = &self.cluster else {
+            return Ok(None);
+        };
+        let config = cluster::with_address(config, address.as_deref());
+        let connection = ClusterConnection::open(home, &config, true).await?;
+        Ok(Some(connection.elsewhere()))
+    }
 }
 
 /// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.

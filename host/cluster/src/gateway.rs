@@ -103,7 +103,10 @@ pub async fn follow<S: ClaimStore>(
         if let Stage::Ended { end } = entry.claim.stage {
             return Some(end);
         }
-        store.changed(call, entry.revision).await;
+        if let Some(later) = store.changed(call, entry.revision).await {
+            entry = later;
+            continue;
+        }
         match store.read(call).await {
             Ok(Some(latest)) => entry = latest,
             Ok(None) => return None,

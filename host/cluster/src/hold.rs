@@ -106,7 +106,7 @@ impl<'s, S: ClaimStore> Hold<'s, S> {
                 biased;
                 () = self.store.sleep(every) => {}
                 // A cancellation, or the sweeper.
-                () = self.store.changed(self.call, seen) => {
+                _ = self.store.changed(self.call, seen) => {
                     if self.latest.lock().await.revision != seen {
                         continue;
                     }

@@ -61,8 +61,16 @@ pub trait ClaimStore: Sync {
         revision: Revision,
     ) -> impl Future<Output = Result<Revision, WriteError>> + Send;
 
-    /// Returns when the value may have a later revision than `seen`, which is not told at once in every case.
-    fn changed(&self, call: &str, seen: Revision) -> impl Future<Output = ()> + Send;
+    /// The value that this process heard of last, which may be an old one.
+    fn heard(&self, call: &str) -> Option<ClaimEntry>;
+
+    /// Returns when the value may have a later revision than `seen`, which is not told at once in every case; with a later
+    /// value, if it was heard.
+    fn changed(
+        &self,
+        call: &str,
+        seen: Revision,
+    ) -> impl Future<Output = Option<ClaimEntry>> + Send;
 
     /// Puts the question into the queue. It is delivered at least once, and again until a delivery is done.
     fn publish(

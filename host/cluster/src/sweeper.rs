@@ -45,6 +45,11 @@ impl Sweeper {
         self.open.remove(call);
     }
 
+    /// The last value of an open call.
+    pub fn latest(&self, call: &str) -> Option<&ClaimEntry> {
+        self.open.get(call).map(|seen| &seen.entry)
+    }
+
     /// How many calls are open: those that wait, that a worker decides about, and that run.
     pub fn stages(&self) -> [u64; 3] {
         let mut stages = [0; 3];

@@ -46,7 +46,15 @@ pub async fn work<S: ClaimStore, D: Delivery>(
     lease: LeaseTerms,
     run: impl Run<S>,
 ) -> Result<WorkOutcome, crate::store::Unavailable> {
-    let Some(entry) = store.read(call).await? else {
+    // Its claim is refused if it is an old one.
+    let queued = store
+        .heard(call)
+        .filter(|heard| heard.claim.stage == Stage::Queued);
+    let latest = match queued {
+        Some(queued) => Some(queued),
+        None => store.read(call).await?,
+    };
+    let Some(entry) = latest else {
         delivery.done().await;
         return Ok(WorkOutcome::Over);
     };

@@ -208,25 +208,16 @@ impl ToolSet {
     pub fn call(self: &Arc<Self>, spec: CallSpec, context: CallContext) -> CallHandle {
         let tools = Arc::clone(self);
         let cancellation = context.cancellation.clone();
-        let asked = self
-            .elsewhere
-            .clone()
-            .map(|elsewhere| (elsewhere, spec.clone()));
-        let keeps = asked.is_some() && !context.secrets.is_empty();
-        let (request, refusal) = self.request(spec, context);
-        let refusal = refusal.or_else(|| keeps.then(no_secrets));
+        let (request, refusal, forward) = self.forwardable(spec, context);
         let turns = CallerTurns::new(request.actor_ref.as_deref());
         CallHandle {
             turns,
             call: Box::pin(async move {
                 let services = tools.host.services();
-                match (refusal, asked) {
+                match (refusal, forward) {
                     (Some(refusal), _) => pipeline::refuse(services, request, refusal).await,
                     (None, None) => pipeline::call(services, request).await,
-                    (None, Some((elsewhere, spec))) => {
-                        let ask = ask_elsewhere(elsewhere, spec);
-                        pipeline::forward(services, request, ask).await
-                    }
+                    (None, Some(ask)) => pipeline::forward(services, request, ask).await,
                 }
             }),
             cancellation,
@@ -235,9 +226,25 @@ impl ToolSet {
 
     /// The same call as a part of a batch of this host.
     pub fn batch_call(&self, id: String, spec: CallSpec, context: CallContext) -> BatchCall {
+        let (request, refusal, forward) = self.forwardable(spec, context);
+        BatchCall::new(id, request)
+            .refusal(refusal)
+            .forward(forward)
+    }
+
+    /// The request, and how it is asked elsewhere if these tools run there.
+    fn forwardable(
+        &self,
+        spec: CallSpec,
+        context: CallContext,
+    ) -> (Request, Option<Refusal>, Option<ForwardFn>) {
+        let forward = self
+            .elsewhere
+            .clone()
+            .map(|elsewhere| ask_elsewhere(elsewhere, spec.clone()));
+        let keeps = forward.is_some() && !context.secrets.is_empty();
         let (request, refusal) = self.request(spec, context);
-        let refusal = refusal.or_else(|| self.elsewhere.as_ref().map(|_| no_batch()));
-        BatchCall::new(id, request).refusal(refusal)
+        (request, refusal.or_else(|| keeps.then(no_secrets)), forward)
     }
 
     /// The decision on a call and its reasons, without running the tool.
@@ -391,18 +398,14 @@ fn no_secrets() -> Refusal {
     Refusal::new(ErrorCode::ClusterSecrets, message)
 }
 
-fn no_batch() -> Refusal {
-    let message = "a batch needs its tools on this machine, and these run on the workers of a cluster: call them one by one";
-    Refusal::new(ErrorCode::ClusterBatch, message)
-}
-
 /// Boxed, to keep the future of a call on this machine small.
 fn ask_elsewhere(elsewhere: Arc<dyn Elsewhere>, spec: CallSpec) -> ForwardFn {
-    Box::new(move |request| {
+    Arc::new(move |request| {
         let spec = CallSpec {
             timeout: Some(request.wall),
-            ..spec.exactly(request.tool)
+            ..spec.clone().exactly(request.tool)
         };
+        let elsewhere = Arc::clone(&elsewhere);
         Box::pin(async move { elsewhere.call(spec, request).await })
     })
 }

@@ -2,15 +2,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cluster::{self, ClusterConnection};
 use crate::runtime::Runtime;
 use crate::surface;
 use clap::Args;
 use toolcell::{
-    CallContext, CallSpec, Cancellation, Elsewhere, Home, Host, Limits, Listener, Policy, Tool,
+    CallContext, CallSpec, Cancellation, Home, Host, Limits, Listener, Policy, Tool,
     ToolSet, ToolTerms,
 };
-use toolcell_config::{ClusterConfig, ConfigLayers};
+use toolcell_config::ConfigLayers;
 use toolcell_engine::pipeline::Callee;
 use toolcell_executor::canceled;
 use toolcell_spec::{AbortReason, CallRecord, Refusal};
@@ -57,9 +56,6 @@ pub(super) struct Call {
     /// Save the result's artifacts as new files in this folder; creates the folder
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
-    /// Have a worker of the cluster run the call: of the one that [cluster] of toolcell.toml names, or of the NATS server at URL
-    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true)]
-    cluster: Option<Option<String>>,
     #[command(flatten)]
     options: RunOptions,
 }
@@ -118,7 +114,7 @@ impl Call {
             });
             let naming = (&mut settings.policy, ToolConfigs::new(&home, &layers));
             let prepared = prepare(&host, located, &target, naming, &cancellation).await;
-            let cluster = self.connect(&home, layers.cluster.clone()).await;
+            let cluster = self.options.elsewhere(&home, layers.cluster.clone()).await;
             let (elsewhere, prepared) = match cluster {
                 Ok(elsewhere) => (elsewhere, prepared),
                 Err(refusal) => (None, prepared.and(Err(refusal))),
@@ -164,19 +160,6 @@ impl Call {
         })?;
         bar.iter().for_each(|bar| bar.clear());
         self.finish(runtime, tools, &record, artifacts.as_ref())
-    }
-
-    async fn connect(
-        &self,
-        home: &Home,
-        config: Option<ClusterConfig>,
-    ) -> Result<Option<Arc<dyn Elsewhere>>, Refusal> {
-        let Some(address) = &self.cluster else {
-            return Ok(None);
-        };
-        let config = cluster::with_address(config, address.as_deref());
-        let connection = ClusterConnection::open(home, &config, true).await?;
-        Ok(Some(connection.elsewhere()))
     }
 
     fn finish(

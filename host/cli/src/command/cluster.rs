@@ -28,6 +28,9 @@ enum ClusterCommand {
     Status(ClusterStatus),
     /// List the calls that have not ended, and for how long each has not changed
     Calls(OpenCalls),
+    /// End the calls whose worker is silent, or that no worker began in time. Gateways and workers do it all the time: this is
+    /// for a cluster that has none any more
+    Sweep(ClusterStatus),
     /// Have a worker take no more calls, and end after those that it runs
     Drain(DrainWorker),
     /// Print the public key of this home, with which a gateway signs its calls, and an approver its answers: for `gateways`
@@ -97,6 +100,7 @@ impl ManageCluster {
             }
             ClusterCommand::Status(status) => status.run(&home, config),
             ClusterCommand::Calls(calls) => calls.run(&home, config),
+            ClusterCommand::Sweep(sweep) => sweep.sweep(&home, config),
             ClusterCommand::Drain(drain) => drain.run(&home, config),
             ClusterCommand::Approvals(asked) => asked.approvals(&home, config),
             ClusterCommand::Approve(answer) => answer.run(&home, config, true),
@@ -136,6 +140,27 @@ impl ClusterStatus {
         }
         show::text(&for_people(&state))?;
         Ok(Exit::Succeeded)
+    }
+
+    fn sweep(self, home: &Home, config: Option<ClusterConfig>) -> anyhow::Result<Exit> {
+        let swept = self.ask(home, config, async |cluster| {
+            let before = state(cluster).await?.calls.len();
+            if before > 0 {
+                let watched = cluster.lease() * 3 / 2;
+                let calls = show::counted(before as u64, "open call");
+                show::say(&format!("watching {calls} for {} s", watched.as_secs()));
+                tokio::time::sleep(watched).await;
+            }
+            Ok(state(cluster).await?.calls)
+        })?;
+        let calls = match swept {
+            Ok(calls) => calls,
+            Err(refusal) => return show::refuse(&refusal, self.json),
+        };
+        if self.json {
+            return show::print_json(&json!({ "calls": calls }));
+        }
+        show::text(&open_lines(&calls))
     }
 
     fn approvals(self, home: &Home, config: Option<ClusterConfig>) -> anyhow::Result<Exit> {
@@ -181,12 +206,15 @@ impl OpenCalls {
         if self.asked.json {
             return show::print_json(&json!({ "calls": calls }));
         }
-        if calls.is_empty() {
-            return show::text("no call is open\n");
-        }
-        let lines: Vec<String> = calls.iter().filter_map(call_line).collect();
-        show::text(&lines.concat())
+        show::text(&open_lines(&calls))
     }
+}
+
+fn open_lines(calls: &[OpenCall]) -> String {
+    if calls.is_empty() {
+        return "no call is open\n".to_owned();
+    }
+    calls.iter().filter_map(call_line).collect()
 }
 
 impl DrainWorker {

@@ -223,6 +223,11 @@ impl Cluster {
         self.settings.protocol
     }
 
+    /// After which a silent worker has lost its call.
+    pub fn lease(&self) -> Duration {
+        self.settings.lease.time
+    }
+
     /// Name of this process, as others see it.
     pub fn name(&self) -> &str {
         &self.settings.name

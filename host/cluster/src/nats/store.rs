@@ -54,8 +54,12 @@ impl ClaimStore for Cluster {
         })
     }
 
-    async fn changed(&self, call: &str, seen: Revision) {
-        self.watching.changed(call, seen).await;
+    fn heard(&self, call: &str) -> Option<ClaimEntry> {
+        self.watching.heard(call)
+    }
+
+    async fn changed(&self, call: &str, seen: Revision) -> Option<ClaimEntry> {
+        self.watching.changed(call, seen).await
     }
 
     async fn publish(&self, _call: &str, question: &[u8]) -> Result<(), PublishError> {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Cluster;
-use crate::claim::{CallEnd, LeaseTerms};
+use crate::claim::{CallEnd, Claim, LeaseTerms};
 use crate::store::{ClaimEntry, ClaimStore, Revision};
 use crate::sweeper::{self, Sweeper};
 
@@ -23,9 +23,17 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// A sweeper that was not asked for so long slept, as a stopped process does.
 const SLEPT: u32 = 4;
 
+/// What was heard of a call that is followed.
+#[derive(Clone, Default)]
+struct Heard {
+    revision: Revision,
+    /// `None` if the value is no claim, or was removed.
+    claim: Option<Claim>,
+}
+
 pub(super) struct Watching {
     sweeper: Mutex<Sweeper>,
-    followed: Mutex<HashMap<String, watch::Sender<Revision>>>,
+    followed: Mutex<HashMap<String, watch::Sender<Heard>>>,
     begin: Instant,
     lease: LeaseTerms,
 }
@@ -35,7 +43,7 @@ pub(super) struct CallInterest {
     watching: Arc<Watching>,
     call: String,
     /// Counts the interest.
-    _receiver: watch::Receiver<Revision>,
+    _receiver: watch::Receiver<Heard>,
 }
 
 impl Drop for CallInterest {
@@ -66,7 +74,7 @@ impl Watching {
     pub(super) fn follow(self: &Arc<Self>, call: &str) -> CallInterest {
         let mut followed = lock(&self.followed);
         let sender = followed.entry(call.to_owned());
-        let sender = sender.or_insert_with(|| watch::Sender::new(0));
+        let sender = sender.or_insert_with(|| watch::Sender::new(Heard::default()));
         CallInterest {
             watching: Arc::clone(self),
             call: call.to_owned(),
@@ -74,29 +82,40 @@ impl Watching {
         }
     }
 
-    /// Returns when the call has a later revision than `seen`, or after a while.
-    pub(super) async fn changed(&self, call: &str, seen: Revision) {
+    pub(super) fn heard(&self, call: &str) -> Option<ClaimEntry> {
+        lock(&self.sweeper).latest(call).cloned()
+    }
+
+    /// Returns when the call has a later revision than `seen`, with its value, or after a while.
+    pub(super) async fn changed(&self, call: &str, seen: Revision) -> Option<ClaimEntry> {
         let receiver = lock(&self.followed).get(call).map(watch::Sender::subscribe);
         let Some(mut receiver) = receiver else {
-            return tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(ASK_AGAIN).await;
+            return None;
         };
-        let later = receiver.wait_for(|revision| *revision > seen);
-        let _ = tokio::time::timeout(ASK_AGAIN, later).await;
+        let later = receiver.wait_for(|heard| heard.revision > seen);
+        let heard = tokio::time::timeout(ASK_AGAIN, later).await.ok()?.ok()?;
+        let claim = heard.claim.clone()?;
+        let revision = heard.revision;
+        Some(ClaimEntry { claim, revision })
     }
 
     fn see(&self, entry: &kv::Entry) {
         let at = self.begin.elapsed();
-        let is_there = entry.operation == Operation::Put;
-        match serde_json::from_slice(&entry.value) {
-            Ok(claim) if is_there => {
-                let revision = entry.revision;
+        let revision = entry.revision;
+        let claim: Option<Claim> = match entry.operation {
+            Operation::Put => serde_json::from_slice(&entry.value).ok(),
+            _ => None,
+        };
+        if let Some(sender) = lock(&self.followed).get(&entry.key) {
+            let claim = claim.clone();
+            sender.send_replace(Heard { revision, claim });
+        }
+        match claim {
+            Some(claim) => {
                 lock(&self.sweeper).see(&entry.key, ClaimEntry { claim, revision }, at);
             }
-            // Removed, or no claim.
-            _ => lock(&self.sweeper).forget(&entry.key),
-        }
-        if let Some(sender) = lock(&self.followed).get(&entry.key) {
-            sender.send_replace(entry.revision);
+            None => lock(&self.sweeper).forget(&entry.key),
         }
     }
 }

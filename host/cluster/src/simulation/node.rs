@@ -122,9 +122,16 @@ impl ClaimStore for Node {
         written(self.ask(request).await)
     }
 
-    async fn changed(&self, call: &str, seen: Revision) {
+    fn heard(&self, call: &str) -> Option<ClaimEntry> {
+        self.world().processes[self.process].heard[index(call)].clone()
+    }
+
+    async fn changed(&self, call: &str, seen: Revision) -> Option<ClaimEntry> {
         let slot = self.world().wait(self.process, index(call), seen);
-        self.reply(slot).await;
+        match self.reply(slot).await {
+            Answer::Entry(later) => later,
+            _ => None,
+        }
     }
 
     async fn publish(&self, call: &str, text: &[u8]) -> Result<(), PublishError> {

@@ -180,8 +180,8 @@ pub(super) struct Process {
     /// Not yet read by its sweeper.
     pub(super) notices: Vec<(usize, ClaimEntry)>,
     last_notice: Time,
-    /// The last revision by call, for those who wait.
-    seen: Vec<Revision>,
+    /// The last value by call.
+    pub(super) heard: Vec<Option<ClaimEntry>>,
     waiting: Vec<(usize, Revision, usize)>,
 }
 
@@ -245,7 +245,7 @@ impl World {
             is_worker,
             is_up: true,
             skew,
-            seen: vec![0; self.calls.len()],
+            heard: vec![None; self.calls.len()],
             ..Process::default()
         });
     }
@@ -478,29 +478,31 @@ impl World {
         if !one.is_up {
             return;
         }
-        one.seen[call] = one.seen[call].max(entry.revision);
-        one.notices.push((call, entry));
-        let seen = one.seen[call];
+        one.notices.push((call, entry.clone()));
+        let heard = &mut one.heard[call];
+        if heard.as_ref().is_none_or(|heard| heard.revision < entry.revision) {
+            *heard = Some(entry.clone());
+        }
         let mut told = Vec::new();
         one.waiting.retain(|&(of, since, slot)| {
-            let is_told = of == call && since < seen;
+            let is_told = of == call && since < entry.revision;
             if is_told {
                 told.push(slot);
             }
             !is_told
         });
         for slot in told {
-            self.answer(slot, Answer::Done);
+            self.answer(slot, Answer::Entry(Some(entry.clone())));
         }
     }
 
     /// Waits in `slot` for a revision after `since`.
     pub(super) fn wait(&mut self, process: usize, call: usize, since: Revision) -> usize {
         let slot = self.slot();
-        if self.processes[process].seen[call] > since {
-            self.slots[slot].answer = Some(Answer::Done);
-        } else {
-            self.processes[process].waiting.push((call, since, slot));
+        let heard = self.processes[process].heard[call].clone();
+        match heard.filter(|heard| heard.revision > since) {
+            Some(later) => self.slots[slot].answer = Some(Answer::Entry(Some(later))),
+            None => self.processes[process].waiting.push((call, since, slot)),
         }
         slot
     }
@@ -509,7 +511,7 @@ impl World {
     pub(super) fn begin_to_watch(&mut self, process: usize) {
         self.processes[process].notices.clear();
         self.processes[process].waiting.clear();
-        self.processes[process].seen.fill(0);
+        self.processes[process].heard.fill(None);
         for call in 0..self.calls.len() {
             if let Some(entry) = self.calls[call].entry.clone() {
                 self.notify(process, call, entry);

@@ -19,6 +19,7 @@ use toolcell_spec::{
 };
 
 use super::call_state::CallState;
+use super::forward::{ForwardFn, forward_in_turn};
 use super::{Request, Services, modifiers, refuse, refuse_as, whole};
 
 /// One call of a batch.
@@ -40,6 +41,8 @@ pub struct BatchCall {
     pub depends_on: Vec<String>,
     /// Ends the call at its turn without running it, as when its component cannot be loaded.
     pub refusal: Option<Refusal>,
+    /// Has the call run elsewhere.
+    pub forward: Option<ForwardFn>,
 }
 
 impl BatchCall {
@@ -50,6 +53,7 @@ impl BatchCall {
             request,
             depends_on: Vec::new(),
             refusal: None,
+            forward: None,
         }
     }
 
@@ -66,6 +70,11 @@ impl BatchCall {
             refusal: refusal.into(),
             ..self
         }
+    }
+
+    #[must_use]
+    pub fn forward(self, forward: Option<ForwardFn>) -> Self {
+        Self { forward, ..self }
     }
 }
 
@@ -306,16 +315,17 @@ impl<H: Send + Sync + 'static> BatchRunner<H> {
             held: self.held.remove(&at),
         };
         let request = self.out.listened(at, call.id, call.request);
-        let refusal = call.refusal;
+        let (refusal, forward) = (call.refusal, call.forward);
         let host = Arc::clone(&self.host);
         let services = self.services;
         let spare = request.clone();
         let caller = request.actor_ref.clone();
         let whole = async move {
             let services = services(&host);
-            match refusal {
-                Some(refusal) => refuse(services, request, refusal).await,
-                None => seated(services, request, seat).await,
+            match (refusal, forward) {
+                (Some(refusal), _) => refuse(services, request, refusal).await,
+                (None, None) => seated(services, request, seat).await,
+                (None, Some(ask)) => forward_in_turn(services, request, ask, seat).await,
             }
         };
         let in_turn = async move { in_turn(caller.as_deref(), Box::pin(whole)).await };

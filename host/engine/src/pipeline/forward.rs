@@ -1,15 +1,18 @@
 //! Calls that another machine decides about and runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use toolcell_executor::Cancellation;
-use toolcell_spec::{CallRecord, Refusal, ToolEvent};
+use toolcell_executor::{Cancellation, unless_canceled};
+use toolcell_spec::{CallRecord, Effects, Refusal, ToolEvent};
 use toolcell_system::BoxFuture;
 
+use super::batch::BatchSeat;
 use super::workspace::{self, LentWorkspace, SentWorkspace, WORKSPACE};
 use super::{Request, Services, refuse, unwritten};
 use crate::catalog::Tool;
+use crate::scheduler::{QueueTurn, ResourceClaim};
 
 /// A call that ran elsewhere.
 ///
@@ -48,9 +51,49 @@ pub struct ForwardRequest<'a> {
 }
 
 /// Gets the record of a call from elsewhere.
-pub type ForwardFn = Box<
-    dyn for<'a> FnOnce(ForwardRequest<'a>) -> BoxFuture<'a, Result<ForwardedCall, Refusal>> + Send,
+pub type ForwardFn = Arc<
+    dyn for<'a> Fn(ForwardRequest<'a>) -> BoxFuture<'a, Result<ForwardedCall, Refusal>>
+        + Send
+        + Sync,
 >;
+
+/// As [`forward`], at the turn of a call in a batch.
+pub(super) async fn forward_in_turn(
+    services: &Services,
+    request: Request,
+    ask: ForwardFn,
+    BatchSeat { turn, .. }: BatchSeat,
+) -> Box<CallRecord> {
+    match come(services, &request, &turn).await {
+        Ok(()) => forward(services, request, ask).await,
+        Err(refusal) => refuse(services, request, refusal).await,
+    }
+}
+
+async fn come(services: &Services, request: &Request, turn: &QueueTurn) -> Result<(), Refusal> {
+    let tool = request.tool.find(&services.catalog)?;
+    if turn.claim(claim(&tool), true) {
+        return Ok(());
+    }
+    let come = async {
+        turn.come().await;
+        while !turn.begin() {
+            turn.come().await;
+        }
+    };
+    unless_canceled(&request.cancellation, come).await
+}
+
+/// By the tool's own statements: what it will be permitted is decided elsewhere.
+fn claim(tool: &Tool) -> ResourceClaim {
+    let kind = &tool.declaration().tool_kind;
+    let effects = Effects::from_records(kind, tool.interface(), tool.permission_profile());
+    let is_safe = effects.is_read_only && tool.facts().is_concurrency_safe == Some(true);
+    if !is_safe || tool.locks().needs_context() {
+        return ResourceClaim::alone();
+    }
+    ResourceClaim::default().with_named(tool.locks().iter())
+}
 
 /// Has a call run elsewhere. Its record is the one that was made there, kept here, too; a refusal gets a record of this host.
 pub async fn forward(services: &Services, request: Request, ask: ForwardFn) -> Box<CallRecord> {

@@ -303,7 +303,12 @@ impl Job<'_> {
             };
         let expire = self.options.approvals.expire(settings.expire);
         let workspace = self.options.call.workspace.open(home)?;
-        let tools = settings.tool_set(Arc::clone(host)).expire(expire);
+        let cluster = settings.layers.cluster.take();
+        let elsewhere = self.options.elsewhere(home, cluster).await?;
+        let tools = settings
+            .tool_set(Arc::clone(host))
+            .expire(expire)
+            .with_elsewhere(elsewhere);
         let tools = match surface {
             Some(surface) => {
                 let terms = chosen.iter().flatten().filter_map(ChosenTool::named_terms);
