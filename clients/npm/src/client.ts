@@ -1,12 +1,15 @@
+import { answering, canceled } from "./answering.js";
 import { after, Connection, type Handlers, type Pending } from "./connection.js";
 import { invalid, type Json, text, ToolcellError } from "./errors.js";
 import type { WorkspaceFile } from "./files.js";
 import { argumentsOf, millis, type Options } from "./options.js";
+import { Previews } from "./previews.js";
 import { findProgram } from "./program.js";
 import { type Approve, asked, checked, decided, type Fill, filled } from "./questions.js";
 import * as requests from "./requests.js";
 import type { NamedCall, Wanted } from "./requests.js";
 import type { Log, Progress, Result } from "./result.js";
+import { RunningCall } from "./running.js";
 import type { Dialect, Format } from "./shapes.js";
 
 const VERSION = "0.1.0";
@@ -42,6 +45,8 @@ export interface CallOptions {
   timeoutMs?: number;
   /** Hears what the tool says of its work. If it throws, the call is canceled, and fails with its error. */
   onProgress?: (progress: Progress) => void;
+  /** Answers about this call, by name, instead of the client's `approve`. */
+  approve?: Exclude<Approve, string>;
 }
 
 /** A tool call of OpenAI's chat completions. */
@@ -84,59 +89,20 @@ export interface AnthropicAnswer {
   content: Json[];
 }
 
-/** A call that was started. Iterating over it gives its progress, `result` what it comes to. */
-export class RunningCall<T> implements AsyncIterable<Progress> {
-  /** The result. Rejected with a ToolcellError if the call failed or was canceled. */
-  readonly result: Promise<T>;
-  readonly #cancel: () => void;
-  readonly #updates: Progress[] = [];
-  #changed: (() => void) | undefined;
-  #isDone = false;
-
-  /** @internal */
-  constructor(start: (onProgress: (progress: Progress) => void) => { result: Promise<T>; cancel: () => void }) {
-    const { result, cancel } = start((update) => {
-      // For a caller that does not look: the oldest updates are dropped.
-      if (this.#updates.length >= 1024) this.#updates.shift();
-      this.#updates.push(update);
-      this.#changed?.();
-    });
-    this.result = result;
-    this.#cancel = cancel;
-    const done = () => {
-      this.#isDone = true;
-      this.#changed?.();
-    };
-    result.then(done, done);
-  }
-
-  /** Asks the program to stop the call. Its result is then an error of the class `canceled`. */
-  cancel(): void {
-    this.#cancel();
-  }
-
-  /** What the tool says of its work, until the call ends. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<Progress, void> {
-    for (;;) {
-      for (let update = this.#updates.shift(); update; update = this.#updates.shift()) yield update;
-      if (this.#isDone) return;
-      await new Promise<void>((resolve) => {
-        this.#changed = resolve;
-      });
-    }
-  }
-}
-
 /**
  * Tools in a sandbox: a process of `toolcell mcp`, which ends with `close`, or with this process. Without a grant, a tool
  * reaches nothing.
  */
 export class Toolcell {
   readonly #connection: Connection;
+  readonly #handlers: Handlers;
+  readonly #previews: Previews;
   readonly #workspace: string | boolean | undefined;
 
-  private constructor(connection: Connection, workspace: string | boolean | undefined) {
+  private constructor(connection: Connection, handlers: Handlers, previews: Previews, workspace: string | boolean | undefined) {
     this.#connection = connection;
+    this.#handlers = handlers;
+    this.#previews = previews;
     this.#workspace = workspace;
   }
 
@@ -152,7 +118,8 @@ export class Toolcell {
     // Without forms, the program leaves approvals to `toolcell approvals`.
     const capabilities = approve === "wait" ? {} : { elicitation: { form: {} } };
     await connection.greet(capabilities, VERSION, within);
-    return new Toolcell(connection, options.workspace);
+    const previews = new Previews(program, options, environment);
+    return new Toolcell(connection, answers, previews, options.workspace);
   }
 
   /** Cancels the calls that run, and stops the program. Completes when it has ended. */
@@ -226,30 +193,55 @@ export class Toolcell {
 
   /** A file of the workspace. Large ones are read in parts. */
   async readFile(path: string, options: CallOptions = {}): Promise<Buffer> {
+    return this.#read(path, requests.fileUri(this.#workspace, path), options);
+  }
+
+  /**
+   * What a link in a result is about: an artifact, or a large output.
+   *
+   * @internal
+   */
+  async readLink(uri: string): Promise<Buffer> {
+    return this.#read(uri, requests.firstPart(uri), {});
+  }
+
+  async #read(name: string, first: string, options: CallOptions): Promise<Buffer> {
     const parts: requests.Part[] = [];
-    let uri: string | undefined = requests.fileUri(this.#workspace, path);
-    while (uri !== undefined) {
-      const part: requests.Part = await this.#start(requests.part(uri), options).result;
-      parts.push(part);
-      uri = part.next;
+    for (let uri: string | undefined = first; uri !== undefined; uri = parts.at(-1)?.next) {
+      parts.push(await this.#start(requests.part(uri), options).result);
     }
-    return requests.joined(path, parts);
+    return requests.joined(name, parts);
+  }
+
+  /**
+   * Whether a call would need an approval, as `toolcell policy check` says: it is not made, and no hook is asked.
+   *
+   * @internal
+   */
+  asks(toolId: string, args: object): Promise<boolean> {
+    return this.#previews.asks(toolId, args);
   }
 
   #start<T>(wanted: Wanted<T>, options: CallOptions): { result: Promise<T>; cancel: () => void } {
-    const { signal, timeoutMs, onProgress } = options;
+    const { signal, timeoutMs, onProgress, approve } = options;
     const wall = timeoutMs === undefined ? undefined : millis("timeoutMs", timeoutMs);
     if (signal?.aborted) throw canceled(signal);
-    const pending = this.#connection.begin(wanted.method, wanted.params, onProgress, wall);
     // The program can make the calls of a request one after the other, and each has the time.
     const limit = wall === undefined ? Number.POSITIVE_INFINITY : wall * wanted.calls + GRACE_MS;
-    const result = this.#bounded(pending, signal, limit).then(wanted.read);
+    const canceling = new AbortController();
+    const send = (params: Json) =>
+      this.#bounded(this.#connection.begin(wanted.method, params, onProgress, wall), canceling.signal, limit);
+    const respond = (question: Json) => this.#handlers.question(question, approve);
+    const answer = approve ? answering(send, wanted.params, respond, canceling.signal) : send(wanted.params);
+    const abort = () => canceling.abort(signal?.reason);
+    signal?.addEventListener("abort", abort, { once: true });
+    const result = answer.finally(() => signal?.removeEventListener("abort", abort)).then(wanted.read);
     // The caller may look at the progress alone.
     result.catch(() => {});
-    return { result, cancel: () => this.#connection.cancel(pending, canceled(undefined)) };
+    return { result, cancel: () => canceling.abort() };
   }
 
-  async #bounded(pending: Pending, signal: AbortSignal | undefined, limit: number): Promise<unknown> {
+  async #bounded(pending: Pending, signal: AbortSignal, limit: number): Promise<unknown> {
     const connection = this.#connection;
     const abort = () => connection.cancel(pending, canceled(signal));
     const message = `toolcell did not answer within ${limit} ms; the call was canceled`;
@@ -267,19 +259,15 @@ export class Toolcell {
       }
     };
     let timer = after(limit, late);
-    signal?.addEventListener("abort", abort, { once: true });
+    signal.addEventListener("abort", abort, { once: true });
     try {
       return await pending.answer;
     } finally {
       clearTimeout(timer);
       if (ping !== undefined) connection.forget(ping);
-      signal?.removeEventListener("abort", abort);
+      signal.removeEventListener("abort", abort);
     }
   }
-}
-
-function canceled(signal: AbortSignal | undefined): ToolcellError {
-  return new ToolcellError("canceled", "canceled_by_client", "the client canceled the call", { cause: signal?.reason });
 }
 
 function wantedOf(name: string | object, second?: object, third?: CallOptions): [Wanted<unknown>, CallOptions] {
@@ -290,9 +278,9 @@ function wantedOf(name: string | object, second?: object, third?: CallOptions): 
   return [requests.shaped(name), second ?? {}];
 }
 
-function handlers(options: StartOptions, approve: Approve): Handlers {
+function handlers(options: StartOptions, byDefault: Approve): Handlers {
   return {
-    async question(params) {
+    async question(params, approve = byDefault) {
       const question = asked(params);
       if (question.kind === "approval") return decided(typeof approve === "function" ? await approve(question) : false);
       return filled(await options.fill?.(question));

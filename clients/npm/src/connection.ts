@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
 
 import { invalid, isObject, type Json, ofResponse, text, ToolcellError } from "./errors.js";
+import type { Approve } from "./questions.js";
 import { type Progress, progressOf } from "./result.js";
 
 const REVISION = "2025-11-25";
@@ -19,8 +20,8 @@ const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /** What a connection tells its owner. */
 export interface Handlers {
-  /** Answers `elicitation/create`. */
-  question(params: Json): Promise<Json>;
+  /** Answers `elicitation/create`, about an approval with `approve`. */
+  question(params: Json, approve?: Approve): Promise<Json>;
   log(params: Json): void;
   toolsChanged(): void;
 }
@@ -138,7 +139,7 @@ export class Connection {
 
   /** Sends a request. Throws if it cannot be sent. */
   begin(method: string, params: Json, onProgress?: (progress: Progress) => void, timeoutMs?: number): Pending {
-    const meta: Json = {};
+    const meta: Json = isObject(params["_meta"]) ? { ...params["_meta"] } : {};
     const id = this.#next++;
     if (onProgress !== undefined) meta["progressToken"] = id;
     if (timeoutMs !== undefined) meta["toolcell/timeout_ms"] = timeoutMs;

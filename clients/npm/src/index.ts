@@ -8,7 +8,6 @@ export {
   type OpenAiCall,
   type ResponsesAnswer,
   type ResponsesCall,
-  RunningCall,
   type StartOptions,
   Toolcell,
 } from "./client.js";
@@ -18,5 +17,6 @@ export type { Options } from "./options.js";
 export type { Approval, Approve, Decision, Fill, Question } from "./questions.js";
 export type { NamedCall } from "./requests.js";
 export type { Log, Progress, Result } from "./result.js";
+export { RunningCall } from "./running.js";
 export type { Dialect, Format } from "./shapes.js";
 export { type Content, listWorkspaces, Workspace, type WorkspaceOptions } from "./workspace.js";

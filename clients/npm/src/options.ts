@@ -76,19 +76,37 @@ const VALUES = [
 const DURATIONS = ["timeout", "cpu", "approvalTimeout"] as const;
 const KNOWN = new Set<string>(["tools", "config", "workspace", "workspaceRollback", ...LISTS, ...VALUES, ...DURATIONS]);
 
+/** Options that decide nothing about a single call: `toolcell policy check` does not have them. */
+const SERVING = new Set<string>(["approvalTimeout", "memoryTotal", "role", "maxListed", "recordTo", "session"]);
+
 /** The arguments of the program. `others` are the names of options that are not for it. */
 export function argumentsOf(options: Options, others: readonly string[]): string[] {
   // A misspelt limit must not mean no limit.
   const unknown = Object.keys(options).filter((name) => !KNOWN.has(name) && !others.includes(name));
   if (unknown.length > 0) throw invalid("option_invalid", `there is no option ${unknown.join(", ")}`);
-  const made = ["mcp"];
+  const tools = options.tools ?? [];
+  if (!Array.isArray(tools)) throw wrong("tools", "it is not a list");
+  // A tool cannot be taken for an option.
+  return ["mcp", ...words(options, () => true), "--", ...tools.map((tool) => value("tools", tool))];
+}
+
+/** The arguments with which `toolcell policy check` decides on a call of `target` as the program does. Standard input has the input. */
+export function checkArguments(options: Options, target: string): string[] {
+  // The command knows no workspace of a session.
+  const { workspace, workspaceRollback, ...others } = options;
+  const known = workspace === true ? others : options;
+  return ["policy", "check", "--json", ...words(known, (name) => !SERVING.has(name)), "--", target, "-"];
+}
+
+function words(options: Options, isWanted: (name: string) => boolean): string[] {
+  const made: string[] = [];
   for (const name of LISTS) {
     for (const item of list(name, options[name])) made.push(`${option(name)}=${item}`);
   }
-  for (const name of VALUES) {
+  for (const name of VALUES.filter(isWanted)) {
     if (options[name] !== undefined) made.push(`${option(name)}=${value(name, options[name])}`);
   }
-  for (const name of DURATIONS) {
+  for (const name of DURATIONS.filter(isWanted)) {
     if (options[name] !== undefined) made.push(`${option(name)}=${duration(name, options[name])}`);
   }
   const { workspace = false } = options;
@@ -97,10 +115,7 @@ export function argumentsOf(options: Options, others: readonly string[]): string
   if (options.workspaceRollback) made.push("--workspace-rollback");
   if (options.config === false) made.push("--no-config");
   else if (options.config !== undefined) made.push(`--config=${value("config", options.config)}`);
-  const tools = options.tools ?? [];
-  if (!Array.isArray(tools)) throw wrong("tools", "it is not a list");
-  // A tool cannot be taken for an option.
-  return [...made, "--", ...tools.map((tool) => value("tools", tool))];
+  return made;
 }
 
 function option(name: string): string {

@@ -1,6 +1,6 @@
 import { invalid, isObject, type Json, number, text, ToolcellError } from "./errors.js";
 import { badPath, objects, type WorkspaceFile } from "./files.js";
-import { type Result, resultOf } from "./result.js";
+import { FILES, type Result, resultOf } from "./result.js";
 import { type Dialect, type Format, messageOf, named, ofCall, ofMessage, unreadable } from "./shapes.js";
 
 /** A call by the name of its tool. */
@@ -17,7 +17,6 @@ export interface Wanted<T> {
 
 /** The program makes no more in one request. */
 const CALLS_MAX = 128;
-const FILES = "toolcell://workspace/";
 /** Name of the workspace of a session. */
 const OF_SESSION = "default";
 
@@ -80,7 +79,11 @@ export interface Part {
 /** The URI of the first part of a file. A whole file can make a line longer than a client reads. */
 export function fileUri(workspace: string | boolean | undefined, path: string): string {
   if (typeof path !== "string" || !path.isWellFormed()) throw badPath(path, "it is not Unicode text");
-  return `${FILES}${typeof workspace === "string" ? workspace : OF_SESSION}/${encodeURIComponent(path)}?offset=0`;
+  return firstPart(`${FILES}${typeof workspace === "string" ? workspace : OF_SESSION}/${encodeURIComponent(path)}`);
+}
+
+export function firstPart(uri: string): string {
+  return `${uri}?offset=0`;
 }
 
 export function part(uri: string): Wanted<Part> {

@@ -34,6 +34,8 @@ export interface Log {
 }
 
 const PREFIX = "toolcell/";
+/** Where the files of workspaces are. Links to those that a call wrote follow its content. */
+export const FILES = "toolcell://workspace/";
 /** Names the property that toolcell added to the structured output. */
 const ADDED = `${PREFIX}text_property`;
 

@@ -252,6 +252,42 @@ describe("questions", () => {
     assert.equal(await ask(test, { approve: () => edit }), "2");
   });
 
+  test("a call can have an approver of its own", async (test) => {
+    const config = join(scratch(test), "toolcell.toml");
+    writeFileSync(config, '[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n');
+    const asked = [];
+    const cell = await Toolcell.start({ tools: [example("jq")], config, approve: (question) => void asked.push(question) });
+    const args = [[1], [1, 2], [1, 2, 3]].map((input) => ({ filter: "length", input }));
+    // Each is asked about its own call, whatever else waits.
+    const results = args.map((one, at) => {
+      const approve = async (question) => {
+        assert.deepEqual(question.arguments, one);
+        await sleep(50);
+        return at !== 1;
+      };
+      return cell.call("jq", one, { approve }).then((result) => result.text, (error) => error.code);
+    });
+    assert.deepEqual(await Promise.all(results), ["1", "approval_rejected", "3"]);
+    const edit = { approved: true, arguments: { filter: "add", input: [3, 4] } };
+    assert.equal((await cell.call("jq", args[0], { approve: () => edit })).text, "7");
+    const throws = () => {
+      throw new Error("no window");
+    };
+    for (const no of [throws, () => ({ approved: false, note: 1n }), () => "yes"]) {
+      await fails("approval_rejected", "approval_rejected", () => cell.call("jq", args[0], { approve: no }));
+    }
+    assert.equal(asked.length, 0);
+    const giveUp = new AbortController();
+    const hangs = () => {
+      setTimeout(() => giveUp.abort(), 50);
+      return new Promise(() => {});
+    };
+    await fails("canceled", "canceled_by_client", () => cell.call("jq", args[0], { approve: hangs, signal: giveUp.signal }));
+    await fails("approval_rejected", "approval_rejected", () => cell.call("jq", args[0]));
+    assert.equal(asked.length, 1);
+    await cell.close();
+  });
+
   test("the time of a call begins after its approval", async (test) => {
     shortened(test);
     const config = join(scratch(test), "toolcell.toml");
@@ -277,6 +313,7 @@ describe("questions", () => {
     const options = { tools: [example("everything")], config: false };
     const filling = await Toolcell.start({ ...options, approve, fill: () => ({ name: "Ada" }) });
     assert.match((await filling.call(tool)).text, /Ada/);
+    assert.match((await filling.call(tool, {}, { approve })).text, /Ada/);
     await filling.close();
     const silent = await Toolcell.start(options);
     await fails("canceled", "not_answered", () => silent.call(tool));

@@ -47,12 +47,16 @@ test("the option, then the variable, then the package of the platform, then the 
   assert.match(find(undefined, { PATH: "/nowhere" }), /there is no package @toolcell\//);
 });
 
-test("it needs nothing but Node", () => {
+test("it needs nothing but Node, and for a framework that framework", () => {
   const manifest = JSON.parse(readFileSync(join(PACKAGE, "package.json"), "utf8"));
   assert.equal(manifest.dependencies, undefined);
+  const optional = Object.entries(manifest.peerDependenciesMeta).map(([name, { optional }]) => optional && name);
+  assert.deepEqual(optional, Object.keys(manifest.peerDependencies));
   for (const file of readdirSync(join(PACKAGE, "lib"))) {
     for (const [, name] of readFileSync(join(PACKAGE, "lib", file), "utf8").matchAll(/ from "([^"]+)"/g)) {
-      assert.ok(name.startsWith("./") || builtinModules.includes(name.replace("node:", "")), `${file}: ${name}`);
+      const isOwn = name.startsWith("./") && !name.startsWith("./ai");
+      const isOfFramework = file.startsWith("ai") && (name === "ai" || name.startsWith("./ai"));
+      assert.ok(isOwn || isOfFramework || builtinModules.includes(name.replace("node:", "")), `${file}: ${name}`);
     }
   }
 });

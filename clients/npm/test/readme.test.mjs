@@ -1,4 +1,4 @@
-// Runs every snippet of the README, with the official packages of OpenAI and Anthropic, and compares what it prints.
+// Runs every snippet of the README, with the official packages of OpenAI, Anthropic and the AI SDK, and compares what it prints.
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -27,11 +27,13 @@ test("every snippet prints what is below it", async (test) => {
   assert.equal(snippets.length, readme.split("```js\n").length - 1, "each snippet has its output below it");
   const folder = scratch(test);
   for (const name of ["jq", "ticker", "files", "patch"]) copyFileSync(example(name), join(folder, `${name}.wasm`));
-  for (const made of ["src", "node_modules/@anthropic-ai"]) mkdirSync(join(folder, made), { recursive: true });
+  for (const made of ["src", "node_modules/@anthropic-ai", "node_modules/@ai-sdk"]) mkdirSync(join(folder, made), { recursive: true });
   writeFileSync(join(folder, "src/hello.txt"), "hello");
   writeFileSync(join(folder, "ask.toml"), '[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n');
   symlinkSync(PACKAGE, join(folder, "node_modules/toolcell"));
-  for (const name of ["openai", "@anthropic-ai/sdk"]) symlinkSync(join(PACKAGES, name), join(folder, "node_modules", name));
+  for (const name of ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai"]) {
+    symlinkSync(join(PACKAGES, name), join(folder, "node_modules", name));
+  }
   // A home of its own: a snippet makes a workspace, whose name can be that of another one.
   const env = { ...process.env, ...(await model(test)), TOOLCELL_HOME: join(folder, "home") };
   for (const [at, [, snippet, printed]] of snippets.entries()) {

@@ -1,5 +1,7 @@
 // Not run: what the types of the package promise to a caller.
 
+import { type Experimental_SandboxSession, generateText, type LanguageModel, type ToolSet } from "ai";
+
 import {
   type AnthropicAnswer,
   type Approval,
@@ -13,6 +15,7 @@ import {
   Workspace,
   type WorkspaceFile,
 } from "toolcell";
+import { sandbox, tools } from "toolcell/ai";
 
 export async function calls(): Promise<void> {
   const approve = (question: Approval) => ({ approved: question.message !== "", note: "seen" });
@@ -53,4 +56,15 @@ export async function workspaces(): Promise<void> {
   console.log(result.workspace.changes);
   // @ts-expect-error: a text is neither bytes nor a file
   await workspace.put("a.txt", "a");
+}
+
+export async function aiSdk(model: LanguageModel): Promise<void> {
+  await using cell = await Toolcell.start({ tools: ["jq", "shell"], workspace: true });
+  const set: ToolSet = await tools(cell, { only: ["jq"], timeoutMs: 5_000 });
+  const session: Experimental_SandboxSession = sandbox(cell, { tool: "shell" });
+  const { text, toolResults } = await generateText({ model, tools: set, prompt: "go", experimental_sandbox: session });
+  const content: Uint8Array | null = await session.readBinaryFile({ path: "a.txt" });
+  console.log(text, toolResults, content);
+  // @ts-expect-error: a misspelt option
+  await tools(cell, { onyl: ["jq"] });
 }
