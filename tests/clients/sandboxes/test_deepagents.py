@@ -126,6 +126,18 @@ def test_pages_of_a_file(sandbox: ToolcellSandbox) -> None:
     assert more.file_data is not None and more.file_data["content"] == "ä" * 300
 
 
+def test_an_edit_is_exact(sandbox: ToolcellSandbox) -> None:
+    text = "a & b \\1 $x `y` [a-z]* \"q\" 'r' \\\n\tend\n\n"
+    sandbox.write("/workspace/exact.txt", text)
+    for old, new in ((" & ", " && & \\& "), ("[a-z]*", "[0-9]+?*"), ("\\1", "\\2\\\\"), ("\n\n", "\n")):
+        assert sandbox.edit("/workspace/exact.txt", old, new).error is None, old
+        text = text.replace(old, new)
+        assert sandbox.download_files(["/workspace/exact.txt"])[0].content == text.encode()
+    sandbox.upload_files([("/workspace/nul.txt", b"a\0b"), ("/workspace/latin.txt", b"a\xe4b")])
+    for name in ("nul", "latin"):
+        assert sandbox.edit(f"/workspace/{name}.txt", "a", "c").error == f"Error: File '/workspace/{name}.txt' is not a text file"
+
+
 async def test_edits_at_once_are_all_kept(sandbox: ToolcellSandbox) -> None:
     sandbox.write("/workspace/many.txt", "".join(f"<{at}>\n" for at in range(6)))
     edits = [sandbox.aedit("/workspace/many.txt", f"<{at}>", f"[{at}]") for at in range(6)]
@@ -200,13 +212,13 @@ async def test_an_approval_interrupts_the_graph(tmp_path: Path, is_async: bool) 
 
         answer = await invoke(GO)
         [question] = answer["__interrupt__"]
-        [action] = question.value["action_requests"]
+        action = question.value
         assert action["args"]["script"] == first and "shell" in action["description"]
-        answer = await invoke(Command(resume={"decisions": [{"type": "approve"}]}))
+        answer = await invoke(Command(resume={"type": "approve"}))
         # It ran once, and the second call asks by itself.
         assert outputs(answer)[0].startswith("one\n\n[Command succeeded"), outputs(answer)
         assert len(answer["__interrupt__"]) == 1
-        answer = await invoke(Command(resume={"decisions": [{"type": "reject", "message": "not now"}]}))
+        answer = await invoke(Command(resume={"type": "reject", "message": "not now"}))
         assert "denied: not now" in outputs(answer)[1], outputs(answer)
         assert [file.path for file in Workspace(sandbox.id).files()] == ["log"]
         assert Workspace(sandbox.id).get("log") == b"one\n"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
+import hashlib
 import json
 import os
 import posixpath
 import threading
-import uuid
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Literal, Optional, TypeVar, Union
@@ -37,7 +37,7 @@ _ARTIFACTS = {"stdout": "stdout.txt", "stderr": "stderr.txt"}
 # What a command of bash ends with if it cannot run, if it is not bash, and if its time is up.
 REFUSED, NOT_BASH, TIMED_OUT = 126, 2, 124
 # What the scripts of this module end with.
-NOT_FOUND, IS_FOLDER, IS_LINK, EXISTS, CHANGED = 66, 67, 68, 69, 70
+NOT_FOUND, IS_FOLDER, IS_LINK, EXISTS, CHANGED, NOT_TEXT, NO_MATCH, AMBIGUOUS = range(66, 74)
 
 # The old file stays until the new one is whole.
 _BEGIN_FILE = 'mkdir -p -- "${1%/*}" || exit\n'
@@ -46,8 +46,32 @@ trap 'rm -f -- "$2"' EXIT
 [ -L "$1" ] && exit {IS_LINK}
 [ -d "$1" ] && exit {IS_FOLDER}
 [ -e "$1" ] && [ "$3" = new ] && exit {EXISTS}
-case $3 in sha256:*) [ "sha256:$(sha256sum < "$1" | cut -d ' ' -f 1)" = "$3" ] || exit {CHANGED};; esac
+[ -z "$4" ] || [ "$(sha256sum < "$2" | cut -d ' ' -f 1)" = "$4" ] || exit {CHANGED}
 mv -f -- "$2" "$1"
+"""
+# The pairs of texts after the first two arguments are tried in their order. Prints how many places were replaced.
+_EDIT_FILE = f"""
+file=$1 all=$2 part=${{1%/*}}/.toolcell.part
+[ -L "$file" ] && exit {IS_LINK}
+[ -e "$file" ] || exit {NOT_FOUND}
+[ -d "$file" ] && exit {IS_FOLDER}
+text=$(cat -- "$file"; printf x)
+text=${{text%x}}
+# A variable holds no NUL, and only Unicode.
+[ "$(printf %s "$text" | wc -c)" -eq "$(wc -c < "$file")" ] || exit {NOT_TEXT}
+shift 2
+while [ $# -gt 0 ]; do
+  rest=${{text//"$1"/}}
+  if [ ${{#rest}} -ne ${{#text}} ]; then
+    count=$(( (${{#text}} - ${{#rest}}) / ${{#1}} ))
+    [ "$count" -eq 1 ] || [ "$all" = all ] || exit {AMBIGUOUS}
+    printf %s "${{text//"$1"/"$2"}}" > "$part" && mv -f -- "$part" "$file" || {{ rm -f -- "$part"; exit 1; }}
+    echo "$count"
+    exit
+  fi
+  shift 2
+done
+exit {NO_MATCH}
 """
 _READ_FILE = f"""
 [ -e "$1" ] || exit {NOT_FOUND}
@@ -272,14 +296,15 @@ def read(path: str) -> Steps[bytes]:
     raise failed(ran, path)
 
 
-def write(path: str, content: bytes, over: str = "") -> Steps[None]:
-    """Writes a file with the folders that hold it, whole or not at all.
+def write(path: str, content: bytes, is_new: bool = False) -> Steps[None]:
+    """Writes a file with the folders that hold it, whole or not at all. `is_new`: there must be no such file.
 
-    `over`: `new` for a file that must not exist, or `sha256:<hex>` of the content that it must have.
+    The calls are the same each time, because one that was approved may be made again.
     """
-    # Beside the file, so that the last step is a rename.
-    part = f"{posixpath.dirname(path)}/.{uuid.uuid4().hex}.part"
     offsets = range(0, max(1, len(content)), _PART_BYTES_MAX)
+    digest = hashlib.sha256(content).hexdigest() if len(offsets) > 1 else ""
+    # Beside the file, so that the last step is a rename. Calls take turns, but those of two large files alternate.
+    part = f"{posixpath.dirname(path)}/.toolcell{digest[:32]}.part"
     for at in offsets:
         stdin, decode = _as_text(content[at : at + _PART_BYTES_MAX])
         script = _BEGIN_FILE if at == 0 else ""
@@ -287,7 +312,7 @@ def write(path: str, content: bytes, over: str = "") -> Steps[None]:
         if at == offsets[-1]:
             script += _END_FILE
         try:
-            ran = yield Script(script, [path, part, over], stdin)
+            ran = yield Script(script, [path, part, "new" if is_new else "", digest], stdin)
         except ToolcellError as error:
             # A call that was refused left nothing.
             if error.workspace is not None or at > 0:
@@ -295,6 +320,15 @@ def write(path: str, content: bytes, over: str = "") -> Steps[None]:
             raise
         if ran.exit_code != 0:
             raise failed(ran, path)
+
+
+def edit(path: str, pairs: Sequence[tuple[str, str]], is_all: bool) -> Steps[int]:
+    """Replaces the first text of the first pair that is in the file, in one call. Returns the number of places."""
+    texts = [text for pair in pairs for text in pair]
+    ran = yield Script(_EDIT_FILE, [path, "all" if is_all else "one", *texts])
+    if ran.exit_code != 0:
+        raise failed(ran, path)
+    return int(ran.stdout)
 
 
 def _as_text(content: bytes) -> tuple[str, str]:
@@ -310,17 +344,18 @@ def _as_text(content: bytes) -> tuple[str, str]:
 
 def failed(ran: Ran, path: str) -> ToolcellError:
     """Why a script of this package did not do what it is for."""
-    if ran.exit_code == NOT_FOUND:
-        return ToolcellError("invalid_arguments", "not_found", f"{path} not found")
-    if ran.exit_code == IS_FOLDER:
-        return ToolcellError("invalid_arguments", "is_folder", f"{path} is a folder")
-    if ran.exit_code == IS_LINK:
-        message = f"{path} is a link, which is not written through: name the file itself"
-        return ToolcellError("invalid_arguments", "is_link", message)
-    if ran.exit_code == EXISTS:
-        return ToolcellError("invalid_arguments", "exists", f"{path} already exists")
-    if ran.exit_code == CHANGED:
-        return ToolcellError("execution_failed", "file_changed", f"{path} was changed by another call", retry_safe=True)
+    known = {
+        NOT_FOUND: ("not_found", f"{path} not found"),
+        IS_FOLDER: ("is_folder", f"{path} is a folder"),
+        IS_LINK: ("is_link", f"{path} is a link, which is not written through: name the file itself"),
+        EXISTS: ("exists", f"{path} already exists"),
+        CHANGED: ("file_changed", f"{path} was written by another call at the same time: write it again"),
+        NOT_TEXT: ("not_text", f"{path} is not a text file"),
+        NO_MATCH: ("no_match", f"{path} does not have the text to replace"),
+        AMBIGUOUS: ("ambiguous", f"{path} has the text to replace more than once"),
+    }
+    if ran.exit_code in known:
+        return ToolcellError("invalid_arguments", *known[ran.exit_code])
     said = ran.stderr.decode("utf-8", "replace").strip() or f"exit code {ran.exit_code}"
     return ToolcellError("execution_failed", "script_failed", said)
 

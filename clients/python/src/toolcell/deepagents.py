@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import posixpath
 import threading
@@ -51,6 +50,7 @@ from deepagents.backends.utils import (
     compile_grep_include_glob,
     normalize_read_bounds,
 )
+from langgraph.config import get_config
 from langgraph.types import interrupt
 
 from . import _sandbox
@@ -63,8 +63,8 @@ T = TypeVar("T")
 
 _EMPTY = "System reminder: File exists but has empty contents"
 _GREP_BYTES_MAX = 8 << 20
-# How often an edit is made again because another call changed the file meanwhile.
-_EDITS_MAX = 10
+# Calls that were approved, so that a task that is executed again does not make them twice.
+_DONE_MAX = 256
 # How a file is told from a folder and a link, for `ls` and `glob`; names can have any other character.
 _LS = f"""
 [ -e "$1" ] || exit {_sandbox.NOT_FOUND}
@@ -106,7 +106,7 @@ class ToolcellSandbox(BaseSandbox):
     rules and record of toolcell; `upload_files` and `download_files` are the application's own.
 
     `approve` answers about calls that need an approval, as for `Toolcell`. With `interrupt`, the graph is interrupted, as by
-    LangChain's HumanInTheLoopMiddleware: resume it with {"decisions": [{"type": "approve"}]}. It needs a checkpointer.
+    LangChain's HumanInTheLoopMiddleware for each call: resume it with {"type": "approve"}. It needs a checkpointer.
     """
 
     def __init__(
@@ -243,12 +243,17 @@ class ToolcellSandbox(BaseSandbox):
 
 
 class _Interrupts:
-    """Takes the questions about calls to the graph. A call that needs an answer fails, and is made again with the answer."""
+    """Takes the questions about calls to the graph. A call that needs an answer fails, and is made again with the answer.
+
+    LangGraph executes the task of a tool call again from its start once an interrupt is answered. The calls of a task are the
+    same each time, so that an answer is about the same arguments.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._questions: dict[str, Approval] = {}
         self._answers: dict[str, list[Decision]] = {}
+        self._done: dict[tuple[str, str], Ran] = {}
 
     def asked(self, approval: Approval) -> Decision:
         """Answers about a call, in a thread of the connection, where no graph can be interrupted."""
@@ -271,23 +276,38 @@ class _Interrupts:
                 return ended.value  # type: ignore[no-any-return]
             answer, error = None, None
             try:
-                answer = yield step
+                answer = (yield from self._script(step)) if isinstance(step, Script) else (yield step)
             except ToolcellError as failed:
-                question = self._question(step) if isinstance(step, Script) else None
-                if question is None or not isinstance(step, Script):
-                    error = failed
-                    continue
-                decision = _decision(interrupt(_request(question)))
-                if not decision.approved:
-                    error = _denied(failed, decision)
-                    continue
-                try:
-                    answer = yield from self._answered(step, decision)
-                except ToolcellError as again:
-                    error = again
+                error = failed
 
-    def _answered(self, step: Script, decision: Decision) -> Steps[Ran]:
-        key = _key(step.arguments)
+    def _script(self, step: Script) -> Steps[Ran]:
+        key, task = _key(step.arguments), _task()
+        with self._lock:
+            done = self._done.get((task, key)) if task is not None else None
+        if done is not None:
+            # Each execution has to make the same interrupts.
+            interrupt(None)
+            return done
+        try:
+            ran: Ran = yield step
+            return ran
+        except ToolcellError as error:
+            with self._lock:
+                question = self._questions.pop(key, None)
+            if question is None or task is None:
+                raise
+            decision = _decision(interrupt(_request(question)))
+            if not decision.approved:
+                message = f"the call was denied: {decision.note}" if decision.note else "the call was denied"
+                raise ToolcellError(error.error_class, error.code, message) from None
+        ran = yield from self._answered(step, key, decision)
+        with self._lock:
+            self._done[task, key] = ran
+            if len(self._done) > _DONE_MAX:
+                del self._done[next(iter(self._done))]
+        return ran
+
+    def _answered(self, step: Script, key: str, decision: Decision) -> Steps[Ran]:
         with self._lock:
             self._answers.setdefault(key, []).append(decision)
         try:
@@ -296,14 +316,19 @@ class _Interrupts:
         finally:
             # Not for a later call, if this one did not ask.
             with self._lock:
-                left = [one for one in self._answers.get(key, []) if one is not decision]
-                self._answers[key] = left
-                if not left:
+                self._answers[key] = [one for one in self._answers[key] if one is not decision]
+                if not self._answers[key]:
                     del self._answers[key]
 
-    def _question(self, step: Script) -> Optional[Approval]:
-        with self._lock:
-            return self._questions.pop(_key(step.arguments), None)
+
+def _task() -> Optional[str]:
+    """The task of a graph, the same in each of its executions; None outside of a graph."""
+    try:
+        facts = get_config().get("configurable") or {}
+    except RuntimeError:
+        return None
+    namespace = facts.get("checkpoint_ns")
+    return f"{facts.get('thread_id')}/{namespace}" if namespace else None
 
 
 def _key(arguments: Any) -> str:
@@ -311,24 +336,14 @@ def _key(arguments: Any) -> str:
 
 
 def _request(question: Approval) -> dict[str, Any]:
-    """The question in the form of LangChain's HITLRequest."""
-    action = {"name": "shell", "args": question.arguments, "description": question.message}
-    review = {"action_name": "shell", "allowed_decisions": ["approve", "reject"]}
-    return {"action_requests": [action], "review_configs": [review]}
+    return {"type": "tool_approval", "name": "shell", "args": question.arguments, "description": question.message}
 
 
 def _decision(said: Any) -> Decision:
-    """The answer in the form of LangChain's HITLResponse. Anything but a clear yes is a no."""
-    decisions = said.get("decisions") if isinstance(said, Mapping) else None
-    one = decisions[0] if isinstance(decisions, list) and len(decisions) == 1 else None
-    kind = one.get("type") if isinstance(one, Mapping) else None
-    note = one.get("message") if isinstance(one, Mapping) else None
-    return Decision(kind == "approve", note=note if isinstance(note, str) else None)
-
-
-def _denied(error: ToolcellError, decision: Decision) -> ToolcellError:
-    message = f"the call was denied: {decision.note}" if decision.note else "the call was denied"
-    return ToolcellError(error.error_class, error.code, message, invocation_id=error.invocation_id)
+    """Anything but a clear yes is a no."""
+    answer: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
+    note = answer.get("message")
+    return Decision(answer.get("type") == "approve", note=note if isinstance(note, str) else None)
 
 
 def _execute(command: str, timeout: Optional[int]) -> Steps[ExecuteResponse]:
@@ -429,43 +444,21 @@ def _write(file_path: str, content: str) -> Steps[WriteResult]:
 def _edit(file_path: str, old: str, new: str, replace_all: bool) -> Steps[EditResult]:
     if not old:
         return EditResult(error=EMPTY_OLD_STRING_ERROR)
+    # `read` shows no carriage returns, so a model gives none.
+    plain = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"))
+    windows = (plain[0].replace("\n", "\r\n"), plain[1].replace("\n", "\r\n"))
     try:
         within(file_path)
-        path = place(file_path)
-        for _ in range(_EDITS_MAX):
-            before = yield from _sandbox.read(path)
-            try:
-                text, count = _replaced(before.decode(), old, new)
-            except UnicodeDecodeError:
-                return EditResult(error=f"Error: File '{file_path}' is not a text file")
-            if count == 0:
-                return EditResult(error=f"Error: String not found in file: '{old}'")
-            if count > 1 and not replace_all:
-                hint = "Use replace_all=True to replace all occurrences."
-                return EditResult(error=f"Error: String '{old}' appears multiple times. {hint}")
-            try:
-                yield from _sandbox.write(path, _encoded(text), f"sha256:{hashlib.sha256(before).hexdigest()}")
-                return EditResult(path=file_path, occurrences=count)
-            except ToolcellError as error:
-                if error.code != "file_changed":
-                    raise
-        return EditResult(error=f"Error: File '{file_path}' is changed by other calls all the time")
+        count = yield from _sandbox.edit(place(file_path), [(old, new), windows, plain], replace_all)
     except ToolcellError as error:
-        return EditResult(error=f"Error editing file '{file_path}': {_said(error)}")
-
-
-def _replaced(text: str, old: str, new: str) -> tuple[str, int]:
-    """The text with all occurrences replaced, and their number. `read` shows no carriage returns, so a model gives none."""
-    plain_old, plain_new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    for one, other in (
-        (old, new),
-        (plain_old.replace("\n", "\r\n"), plain_new.replace("\n", "\r\n")),
-        (plain_old, plain_new),
-    ):
-        count = text.count(one)
-        if count:
-            return text.replace(one, other), count
-    return text, 0
+        known = {
+            "not_found": f"Error: File '{file_path}' not found",
+            "not_text": f"Error: File '{file_path}' is not a text file",
+            "no_match": f"Error: String not found in file: '{old}'",
+            "ambiguous": f"Error: String '{old}' appears multiple times. Use replace_all=True to replace all occurrences.",
+        }
+        return EditResult(error=known.get(error.code, f"Error editing file '{file_path}': {_said(error)}"))
+    return EditResult(path=file_path, occurrences=count)
 
 
 def _delete(file_path: str) -> Steps[DeleteResult]:

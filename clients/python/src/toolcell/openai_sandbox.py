@@ -115,7 +115,7 @@ class ToolcellSandboxSession(BaseSandboxSession):
 
     async def write(self, path: Path, data: io.IOBase, *, user: Union[str, User, None] = None) -> None:
         """Writes a file, whole or not at all, with the folders that hold it."""
-        await self._write(path, data, user, "")
+        await self._write(path, data, user, False)
 
     async def ls(self, path: Union[Path, str], *, user: Union[str, User, None] = None) -> list[FileEntry]:
         """Lists a folder."""
@@ -243,12 +243,12 @@ class ToolcellSandboxSession(BaseSandboxSession):
     async def _write_new_file(
         self, path: Path, data: io.IOBase, *, user: Union[str, User, None] = None
     ) -> None:
-        await self._write(path, data, user, "new")
+        await self._write(path, data, user, True)
 
-    async def _write(self, path: Path, data: io.IOBase, user: Union[str, User, None], over: str) -> None:
+    async def _write(self, path: Path, data: io.IOBase, user: Union[str, User, None], is_new: bool) -> None:
         found = self._place(path, user)
         content = coerce_write_payload(path=path, data=data).stream.read()
-        steps = _put(found, content) if self._is_starting else _sandbox.write(found, content, over)
+        steps = _put(found, content) if self._is_starting else _sandbox.write(found, content, is_new)
         try:
             await self._sandbox.run_async(steps)
         except ToolcellError as error:
