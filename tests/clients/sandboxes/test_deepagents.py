@@ -224,6 +224,26 @@ async def test_an_approval_interrupts_the_graph(tmp_path: Path, is_async: bool) 
         assert Workspace(sandbox.id).get("log") == b"one\n"
 
 
+def test_an_approved_call_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ToolcellSandbox(**ruled(tmp_path, ASK), approve="interrupt") as sandbox:
+        made: list[str] = []
+        submit = sandbox._sandbox._submit
+        monkeypatch.setattr(sandbox._sandbox, "_submit", lambda step: (made.append(step.stdin[:1]), submit(step))[1])
+        # Two calls write it, so its task is executed three times.
+        large = "a" * (2 << 20) + "b"
+        graph = agent(sandbox, ("write_file", {"file_path": "/workspace/large", "content": large}))
+        graph.invoke(GO, THREAD)
+        answer = graph.invoke(Command(resume={"type": "approve"}), THREAD)
+        assert answer["__interrupt__"][0].value["args"]["stdin"] == "b"
+        graph.invoke(Command(resume={"type": "approve"}), THREAD)
+        assert Workspace(sandbox.id).get("large") == large.encode()
+        # Each once to ask, and once with the answer.
+        assert made == ["a", "a", "b", "b"]
+    # Outside of a graph, nothing can be interrupted.
+    with ToolcellSandbox(**ruled(tmp_path, ASK), approve="interrupt") as sandbox:
+        assert "not approved" in sandbox.execute("echo").output
+
+
 def test_a_rule_holds_for_each_operation(tmp_path: Path) -> None:
     with ToolcellSandbox(**ruled(tmp_path, 'behavior = "deny"\npath = "**/.env"')) as sandbox:
         sandbox.upload_files([("/workspace/.env", b"KEY=1\n")])

@@ -15,6 +15,7 @@ import posixpath
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Optional, TypeVar, Union
 
@@ -63,8 +64,8 @@ T = TypeVar("T")
 
 _EMPTY = "System reminder: File exists but has empty contents"
 _GREP_BYTES_MAX = 8 << 20
-# Calls that were approved, so that a task that is executed again does not make them twice.
-_DONE_MAX = 256
+# Calls of tasks that interrupted their graph.
+_CALLS_MAX = 256
 # How a file is told from a folder and a link, for `ls` and `glob`; names can have any other character.
 _LS = f"""
 [ -e "$1" ] || exit {_sandbox.NOT_FOUND}
@@ -242,6 +243,15 @@ class ToolcellSandbox(BaseSandbox):
         return await self._sandbox.run_async(steps if self._interrupts is None else self._interrupts.asking(steps))
 
 
+@dataclass
+class _Call:
+    """A call that interrupted its graph."""
+
+    question: Approval
+    ran: Optional[Ran] = None
+    """What came of it, so that it is not made again when its task is executed again."""
+
+
 class _Interrupts:
     """Takes the questions about calls to the graph. A call that needs an answer fails, and is made again with the answer.
 
@@ -253,12 +263,16 @@ class _Interrupts:
         self._lock = threading.Lock()
         self._questions: dict[str, Approval] = {}
         self._answers: dict[str, list[Decision]] = {}
-        self._done: dict[tuple[str, str], Ran] = {}
+        self._calls: dict[tuple[str, str], _Call] = {}
+        self._running: list[str] = []
 
     def asked(self, approval: Approval) -> Decision:
         """Answers about a call, in a thread of the connection, where no graph can be interrupted."""
-        key = _key(approval.arguments)
         with self._lock:
+            # A question shows no long arguments, and then no call but one must run to know which one it is about.
+            key = _key(approval.arguments)
+            if approval.arguments is None and len(self._running) == 1:
+                key = self._running[0]
             answers = self._answers.get(key)
             if answers:
                 return answers.pop()
@@ -282,43 +296,51 @@ class _Interrupts:
 
     def _script(self, step: Script) -> Steps[Ran]:
         key, task = _key(step.arguments), _task()
+        if task is None:
+            return (yield from self._made(step, key))
         with self._lock:
-            done = self._done.get((task, key)) if task is not None else None
-        if done is not None:
-            # Each execution has to make the same interrupts.
-            interrupt(None)
-            return done
-        try:
-            ran: Ran = yield step
-            return ran
-        except ToolcellError as error:
-            with self._lock:
-                question = self._questions.pop(key, None)
-            if question is None or task is None:
-                raise
-            decision = _decision(interrupt(_request(question)))
-            if not decision.approved:
-                message = f"the call was denied: {decision.note}" if decision.note else "the call was denied"
-                raise ToolcellError(error.error_class, error.code, message) from None
-        ran = yield from self._answered(step, key, decision)
-        with self._lock:
-            self._done[task, key] = ran
-            if len(self._done) > _DONE_MAX:
-                del self._done[next(iter(self._done))]
-        return ran
+            call = self._calls.get((task, key))
+        if call is None:
+            try:
+                return (yield from self._made(step, key))
+            except ToolcellError:
+                with self._lock:
+                    question = self._questions.pop(key, None)
+                    if question is None:
+                        raise
+                    call = self._calls[task, key] = _Call(question)
+                    if len(self._calls) > _CALLS_MAX:
+                        del self._calls[next(iter(self._calls))]
+        # Each execution of the task makes the same interrupts. The first one ends here.
+        decision = _decision(interrupt(_request(step, call.question)))
+        if not decision.approved:
+            message = f"the call was denied: {decision.note}" if decision.note else "the call was denied"
+            raise ToolcellError("approval_rejected", "approval_rejected", message)
+        if call.ran is None:
+            call.ran = yield from self._answered(step, key, decision)
+        return call.ran
 
     def _answered(self, step: Script, key: str, decision: Decision) -> Steps[Ran]:
         with self._lock:
             self._answers.setdefault(key, []).append(decision)
         try:
-            ran: Ran = yield step
-            return ran
+            return (yield from self._made(step, key))
         finally:
             # Not for a later call, if this one did not ask.
             with self._lock:
                 self._answers[key] = [one for one in self._answers[key] if one is not decision]
                 if not self._answers[key]:
                     del self._answers[key]
+
+    def _made(self, step: Script, key: str) -> Steps[Ran]:
+        with self._lock:
+            self._running.append(key)
+        try:
+            ran: Ran = yield step
+            return ran
+        finally:
+            with self._lock:
+                self._running.remove(key)
 
 
 def _task() -> Optional[str]:
@@ -335,15 +357,17 @@ def _key(arguments: Any) -> str:
     return json.dumps(arguments, sort_keys=True)
 
 
-def _request(question: Approval) -> dict[str, Any]:
-    return {"type": "tool_approval", "name": "shell", "args": question.arguments, "description": question.message}
+def _request(step: Script, question: Approval) -> dict[str, Any]:
+    return {"type": "tool_approval", "name": "shell", "args": step.arguments, "description": question.message}
 
 
 def _decision(said: Any) -> Decision:
     """Anything but a clear yes is a no."""
     answer: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
     note = answer.get("message")
-    return Decision(answer.get("type") == "approve", note=note if isinstance(note, str) else None)
+    is_yes = answer.get("type") == "approve"
+    # The interrupt has all arguments, also where the description has a part of them.
+    return Decision(is_yes, note=note if isinstance(note, str) else None, accept_partial_view=is_yes)
 
 
 def _execute(command: str, timeout: Optional[int]) -> Steps[ExecuteResponse]:
