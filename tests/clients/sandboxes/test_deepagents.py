@@ -63,6 +63,13 @@ async def test_large_output_is_whole_and_larger_output_is_cut(sandbox: ToolcellS
     sandbox.delete("/workspace/stdout.txt")
 
 
+def test_a_file_is_read_whole_or_not_at_all() -> None:
+    with ToolcellSandbox(**SETTINGS, max_artifact_bytes="1MiB") as sandbox:
+        sandbox.upload_files([("/workspace/large.png", b"\xff" * (2 << 20))])
+        result = sandbox.read("/workspace/large.png")
+        assert result.file_data is None and "artifact" in (result.error or ""), result
+
+
 def test_a_command_has_the_limits_of_the_call(sandbox: ToolcellSandbox) -> None:
     ran = sandbox.execute("while :; do :; done", timeout=1)
     assert ran.exit_code == 124 and "timeout" in ran.output, ran
@@ -135,7 +142,8 @@ def test_an_edit_is_exact(sandbox: ToolcellSandbox) -> None:
         assert sandbox.download_files(["/workspace/exact.txt"])[0].content == text.encode()
     sandbox.upload_files([("/workspace/nul.txt", b"a\0b"), ("/workspace/latin.txt", b"a\xe4b")])
     for name in ("nul", "latin"):
-        assert sandbox.edit(f"/workspace/{name}.txt", "a", "c").error == f"Error: File '/workspace/{name}.txt' is not a text file"
+        path = f"/workspace/{name}.txt"
+        assert sandbox.edit(path, "a", "c").error == f"Error: File '{path}' is not a text file"
 
 
 async def test_edits_at_once_are_all_kept(sandbox: ToolcellSandbox) -> None:

@@ -290,10 +290,18 @@ def within(path: Any) -> str:
 
 def read(path: str) -> Steps[bytes]:
     """The bytes of a file. A link is followed, within the sandbox."""
-    ran = yield Script(_READ_FILE, [path], output_max=1 << 40)
-    if ran.exit_code == 0:
-        return ran.stdout  # type: ignore[no-any-return]
-    raise failed(ran, path)
+    return (yield from output(Script(_READ_FILE, [path], output_max=1 << 40), path))
+
+
+def output(script: Script, path: str) -> Steps[bytes]:
+    """What a script of this package prints. Raises ToolcellError if it fails, or prints more than there is room for."""
+    ran: Ran = yield script
+    if ran.exit_code != 0:
+        raise failed(ran, path)
+    if ran.is_cut:
+        message = f"{path} has more than one call can answer with: ask for a part of it, or raise `max_artifact_bytes`"
+        raise ToolcellError("capability_gap", "output_cut", message)
+    return ran.stdout
 
 
 def write(path: str, content: bytes, is_new: bool = False) -> Steps[None]:
@@ -325,10 +333,7 @@ def write(path: str, content: bytes, is_new: bool = False) -> Steps[None]:
 def edit(path: str, pairs: Sequence[tuple[str, str]], is_all: bool) -> Steps[int]:
     """Replaces the first text of the first pair that is in the file, in one call. Returns the number of places."""
     texts = [text for pair in pairs for text in pair]
-    ran = yield Script(_EDIT_FILE, [path, "all" if is_all else "one", *texts])
-    if ran.exit_code != 0:
-        raise failed(ran, path)
-    return int(ran.stdout)
+    return int((yield from output(Script(_EDIT_FILE, [path, "all" if is_all else "one", *texts]), path)))
 
 
 def _as_text(content: bytes) -> tuple[str, str]:

@@ -388,7 +388,7 @@ def _ls(path: str) -> Steps[LsResult]:
         return LsResult(entries=[FileInfo(path=ROOT, is_dir=True)])
     try:
         folder = place(path)
-        output = yield from _output(Script(_LS, [folder]), folder)
+        output = yield from _sandbox.output(Script(_LS, [folder]), folder)
     except ToolcellError as error:
         return LsResult(error=f"Path '{path}': {_said(error)}")
     entries: list[FileInfo] = []
@@ -409,7 +409,7 @@ def _read(file_path: str, offset: int, limit: int) -> Steps[ReadResult]:
             return (yield from _read_binary(path))
         # A page that is one byte too long was cut.
         script = Script(_PAGE, [path, str(offset + 1), str(limit), str(MAX_OUTPUT_BYTES + 1)])
-        about, _, page = (yield from _output(script, path)).partition(b"\n")
+        about, _, page = (yield from _sandbox.output(script, path)).partition(b"\n")
         size, newlines, ended = map(int, about.split())
         if size == 0:
             return ReadResult(file_data=FileData(content=_EMPTY, encoding="utf-8"))
@@ -488,7 +488,7 @@ def _edit(file_path: str, old: str, new: str, replace_all: bool) -> Steps[EditRe
 def _delete(file_path: str) -> Steps[DeleteResult]:
     try:
         within(file_path)
-        yield from _output(Script(_DELETE, [place(file_path)]), file_path)
+        yield from _sandbox.output(Script(_DELETE, [place(file_path)]), file_path)
     except ToolcellError as error:
         return DeleteResult(error=f"Error deleting file '{file_path}': {_said(error)}")
     return DeleteResult(path=file_path)
@@ -498,7 +498,7 @@ def _glob(pattern: str, path: Optional[str]) -> Steps[GlobResult]:
     root = _root(path)
     try:
         matches = compile_grep_include_glob(pattern)
-        found = yield from _output(Script(_GLOB, [place(root)]), root)
+        found = yield from _sandbox.output(Script(_GLOB, [place(root)]), root)
     except (ToolcellError, ValueError) as error:
         return GlobResult(error=f"Path '{root}': {_said(error)}")
     paths = [f"{root.rstrip('/')}/{name}" for name in sorted(_records(found)) if matches(name)]
@@ -562,13 +562,6 @@ def _transfer_error(error: ToolcellError) -> str:
         "is_folder": IS_DIRECTORY,
     }
     return known.get(error.code, str(error))
-
-
-def _output(script: Script, path: str) -> Steps[bytes]:
-    ran: Ran = yield script
-    if ran.exit_code != 0:
-        raise _sandbox.failed(ran, path)
-    return ran.stdout
 
 
 def _records(output: bytes) -> list[str]:

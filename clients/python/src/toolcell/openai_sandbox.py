@@ -445,10 +445,7 @@ def _one(script: Script) -> Steps[Ran]:
 
 
 def _start(path: str, bytes_max: int) -> Steps[bytes]:
-    ran: Ran = yield Script(_READ_START, [path, str(bytes_max)], output_max=bytes_max)
-    if ran.exit_code != 0:
-        raise _sandbox.failed(ran, path)
-    return ran.stdout
+    return (yield from _sandbox.output(Script(_READ_START, [path, str(bytes_max)], output_max=bytes_max), path))
 
 
 def _put(path: str, content: bytes) -> Steps[None]:
