@@ -16,4 +16,5 @@ def test_an_example_runs(example) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_each_adapter_has_one() -> None:
-    assert {path.stem for path in EXAMPLES} >= {"langchain_agent", "openai_agent", "pydantic_ai_agent", "smolagents_agent"}
+    names = {"langchain_agent", "openai_agent", "pydantic_ai_agent", "smolagents_agent"}
+    assert names <= {path.stem for path in EXAMPLES}

@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,10 @@ def calling(*calls: tuple[str, dict[str, Any]]) -> AIMessage:
     return AIMessage("", tool_calls=made)
 
 
-def agent(cell: Toolcell, *calls: tuple[str, dict[str, Any]], **options: Any) -> Any:
+def agent(cell: Toolcell, *calls: tuple[str, dict[str, Any]], accept_partial_view: bool = False, **options: Any) -> Any:
     """Its model makes the calls at once, and then ends."""
-    return create_agent(Model(responses=[calling(*calls), AIMessage("done")]), tools(cell), **options)
+    model = Model(responses=[calling(*calls), AIMessage("done")])
+    return create_agent(model, tools(cell, accept_partial_view=accept_partial_view), **options)
 
 
 def answers(state: Any) -> list[ToolMessage]:
@@ -142,6 +144,40 @@ def test_calls_of_one_step_are_approved_each(asking: Make, statuses: Callable[[i
     first, second = answers(graph.invoke(Command(resume=decisions), THREAD))
     assert (first.content, second.status) == ("3", "error")
     assert sorted(statuses(2)) == ["denied", "succeeded"]
+
+
+@pytest.mark.parametrize(("accepts", "status"), [(False, "error"), (True, "success")])
+def test_a_part_of_a_call_is_not_approved_unknowingly(asking: Make, accepts: bool, status: str) -> None:
+    long = {"filter": "length", "input": list(range(1000))}
+    graph = agent(asking(), ("jq", long), accept_partial_view=accepts, checkpointer=InMemorySaver())
+    [question] = graph.invoke({"messages": ["go"]}, THREAD)["__interrupt__"]
+    assert question.value["is_cut"] and question.value["args"] == long
+    [message] = answers(graph.invoke(Command(resume=APPROVE), THREAD))
+    assert message.status == status
+
+
+def test_a_question_expires(asking: Make) -> None:
+    graph = agent(asking(approval_timeout=1), ("jq", WORDS), checkpointer=InMemorySaver())
+    assert "__interrupt__" in graph.invoke({"messages": ["go"]}, THREAD)
+    time.sleep(2)
+    [message] = answers(graph.invoke(Command(resume=APPROVE), THREAD))
+    assert message.status == "error" and "approval_expired" in message.content
+
+
+def test_arguments_that_do_not_fit_are_asked_about_again(asking: Make) -> None:
+    graph = agent(asking(), ("jq", WORDS), checkpointer=InMemorySaver())
+    graph.invoke({"messages": ["go"]}, THREAD)
+    edit = {"type": "edit", "edited_action": {"name": "jq", "args": {"filter": 7}}}
+    [again] = graph.invoke(Command(resume=edit), THREAD)["__interrupt__"]
+    assert "Your last answer is not valid" in again.value["description"]
+    [message] = answers(graph.invoke(Command(resume=APPROVE), THREAD))
+    assert message.content == "3"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_question_of_a_tool_is_no_interrupt(client: Make, is_async: bool) -> None:
+    tool = named(client("everything", fill=lambda form: {"name": "Ada"}), "test_input_required_result_elicitation")
+    assert "Ada" in (await tool.ainvoke({}) if is_async else tool.invoke({}))
 
 
 def test_an_approval_is_void_in_another_process(asking: Make) -> None:

@@ -34,7 +34,8 @@ class Scripted(Model):
         self.answered: list[Any] = []
 
     async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:
-        self.answered = [item for item in input if isinstance(item, dict) and item.get("type") == "function_call_output"]
+        items = [item for item in input if isinstance(item, dict)]
+        self.answered = [item for item in items if item.get("type") == "function_call_output"]
         output: list[Any] = [
             ResponseFunctionToolCall(
                 type="function_call",
@@ -68,13 +69,22 @@ async def outputs(cell: Toolcell, *calls: tuple[str, Any]) -> list[Any]:
     return [item["output"] for item in model.answered]
 
 
-async def test_a_tool_has_its_schema_and_a_result_its_text(client: Make) -> None:
+async def test_a_tool_has_its_schema_and_a_result_its_text(client: Make, statuses: Callable[[int], list[str]]) -> None:
     cell = client("jq")
     jq = next(tool for tool in tools(cell) if tool.name == "jq")
     assert isinstance(jq, FunctionTool) and not jq.strict_json_schema
     assert jq.params_json_schema["required"] == ["filter"]
     # A model sends null for what it leaves out.
     assert await outputs(cell, ("jq", {**WORDS, "max_outputs": None})) == ["3"]
+    assert statuses(1) == ["succeeded"]
+
+
+async def test_runs_whose_calls_have_the_same_id_are_apart(client: Make) -> None:
+    cell = client("jq")
+    shared = agent(cell, Scripted()).tools
+    models = [Scripted(("jq", {"filter": str(number)})) for number in range(8)]
+    await asyncio.gather(*(Runner.run(Agent(name="one", model=model, tools=shared), "go") for model in models))
+    assert [model.answered[0]["output"] for model in models] == [str(number) for number in range(8)]
 
 
 async def test_a_model_reads_errors_and_refusals(client: Make) -> None:

@@ -1,4 +1,4 @@
-"""What the adapters for agent frameworks share: tools, calls that stop at their approval, and what a model reads of a result."""
+"""What the adapters for agent frameworks share: tools, calls that stop at their approval, and what models read of results."""
 
 from __future__ import annotations
 
@@ -80,10 +80,15 @@ class Image:
 
 
 class Calls:
-    """The calls of a framework. They ask through it unless the client has `approve`."""
+    """The calls of a framework. They ask through it unless the client has `approve`.
 
-    def __init__(self, cell: Toolcell) -> None:
+    A question has a part of long arguments only. `accept_partial_view` approves such calls too, for an application that
+    shows what its framework has of the call.
+    """
+
+    def __init__(self, cell: Toolcell, accept_partial_view: bool = False) -> None:
         self._cell = cell
+        self._accepts = accept_partial_view
         self._session = cell._session
 
     @property
@@ -107,12 +112,12 @@ class Calls:
         return await self._ended_async(self._wanted(name, arguments), on_progress)
 
     def answer(self, question: Asked, decision: Decision, on_progress: Optional[OnProgress]) -> Union[Result, Asked]:
-        return self._ended(_again(question, {question.key: decided(decision)}), on_progress)
+        return self._ended(self._decided(question, decision), on_progress)
 
     async def answer_async(
         self, question: Asked, decision: Decision, on_progress: Optional[OnProgress]
     ) -> Union[Result, Asked]:
-        return await self._ended_async(_again(question, {question.key: decided(decision)}), on_progress)
+        return await self._ended_async(self._decided(question, decision), on_progress)
 
     async def decline_async(self, question: Asked) -> None:
         """For a call that the framework gave up: an open question could still be answered elsewhere."""
@@ -126,6 +131,10 @@ class Calls:
         if self.stops:
             return _stopping(name, arguments, {})
         return _requests.call(name, arguments)
+
+    def _decided(self, question: Asked, decision: Decision) -> Wanted[Any]:
+        decision = dataclasses.replace(decision, accept_partial_view=self._accepts)
+        return _again(question, {question.key: decided(decision)})
 
     def _ended(self, wanted: Wanted[Any], on_progress: Optional[OnProgress]) -> Union[Result, Asked]:
         while True:

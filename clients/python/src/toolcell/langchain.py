@@ -8,10 +8,10 @@
         agent = create_agent(model, tools(cell))
 
 A result is untrusted data: a tool wrote it. An error of a tool is a ToolMessage with the status `error`, which the model
-reads; with `handle_tool_error=False` it is a ToolException. In a graph with a checkpointer, a call that needs an approval
-is an interrupt, as those of HumanInTheLoopMiddleware for each call: `Command(resume={"type": "approve"})` runs it,
-`{"type": "edit", "edited_action": {"name": .., "args": ..}}` runs it with other arguments, and
-`{"type": "reject", "message": ..}` does not. The keyword `approve` of Toolcell answers in their place.
+reads; with `handle_tool_error = False` it is a ToolException. In a graph with a checkpointer, a call that needs an
+approval is an interrupt, as HumanInTheLoopMiddleware makes one for each call: `Command(resume={"type": "approve"})` runs
+it, `{"type": "edit", "edited_action": {"name": .., "args": ..}}` runs it with other arguments, and
+`{"type": "reject", "message": ..}` does not. The keyword `approve` of Toolcell answers in its place.
 
 The progress of a call is in the stream mode `custom`.
 """
@@ -52,9 +52,13 @@ _RESPONSE_SCHEMA: dict[str, Any] = {
 }
 
 
-def tools(cell: Toolcell) -> list[BaseTool]:
-    """The tools of a client, for `create_agent`, `bind_tools` and ToolNode. They end with the client."""
-    calls, open = Calls(cell), _OpenCalls()
+def tools(cell: Toolcell, *, accept_partial_view: bool = False) -> list[BaseTool]:
+    """The tools of a client, for `create_agent`, `bind_tools` and ToolNode. They end with the client.
+
+    A description of long arguments is cut, and an approval of it is refused. With `accept_partial_view` it counts: show
+    all of `args` then.
+    """
+    calls, open = Calls(cell, accept_partial_view), _OpenCalls()
     return [
         _Tool(name=tool.name, description=tool.description, args_schema=tool.parameters).over(calls, open)
         for tool in calls.tools()
@@ -161,6 +165,7 @@ class _Asking:
             "name": question.name,
             "args": dict(question.arguments),
             "description": question.approval.message,
+            "is_cut": question.approval.is_cut,
             "invocation_id": question.approval.invocation_id,
             "expires_at": question.approval.expires_at,
         }
@@ -182,8 +187,9 @@ def _decision(answer: Any, question: Asked) -> Decision:
         return Decision(True, note=note)
     if said.get("type") == "edit":
         action = said.get("edited_action")
-        if isinstance(action, Mapping) and action.get("name") == question.name and isinstance(action.get("args"), Mapping):
-            return Decision(True, note=note, arguments=dict(action["args"]))
+        edited = action.get("args") if isinstance(action, Mapping) and action.get("name") == question.name else None
+        if isinstance(edited, Mapping):
+            return Decision(True, note=note, arguments=dict(edited))
     return Decision(False, note=note)
 
 

@@ -8,8 +8,8 @@
         agent = Agent(name="analyst", tools=list(tools(cell)))
 
 A result is untrusted data: a tool wrote it. An error of a tool is a text that the model reads. A call that needs an
-approval interrupts the run: `result.interruptions` has it, `state.approve(item)` runs it, `state.reject(item)` does not,
-and `approval(item)` is the question. The keyword `approve` of Toolcell answers in its place.
+approval interrupts the run: `result.interruptions` has it, `state.approve(item)` runs it, `state.reject(item)` does
+not, and `approval(item)` is the question. The keyword `approve` of Toolcell answers in its place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
-from agents import FunctionTool, RunContextWrapper, ToolApprovalItem, ToolOutputImage, ToolOutputText
+from agents import FunctionTool, RunContextWrapper, ToolApprovalItem, ToolOutputImage, ToolOutputText, Usage
 from agents.tool_context import ToolContext
 
 from . import _adapter
@@ -32,18 +32,25 @@ __all__ = ["approval", "tools"]
 
 _Output = Union[str, list[Union[ToolOutputText, ToolOutputImage]]]
 
-_APPROVALS: Kept[Approval] = Kept()
+_ASKED: Kept[Asked] = Kept()
 
 
-def tools(cell: Toolcell) -> list[FunctionTool]:
-    """The tools of a client, for an Agent. They end with the client."""
-    calls = Calls(cell)
+def tools(cell: Toolcell, *, accept_partial_view: bool = False) -> list[FunctionTool]:
+    """The tools of a client, for an Agent. They end with the client.
+
+    A question about long arguments is cut, and an approval of it is refused. With `accept_partial_view` it counts: show
+    all arguments of the interruption then.
+    """
+    calls = Calls(cell, accept_partial_view)
     return [_Function(tool, calls).tool for tool in calls.tools()]
 
 
 def approval(item: ToolApprovalItem) -> Optional[Approval]:
     """The question of an interruption, as it is to be shown; None if it is not of a tool of this process."""
-    return _APPROVALS.get(item.call_id or "")
+    question = _ASKED.get(f"{item.name}/{item.call_id}")
+    # Not every model API gives each call another id.
+    is_same = question is not None and question.arguments == _arguments(item.arguments or "")
+    return question.approval if question is not None and is_same else None
 
 
 class _Function:
@@ -52,7 +59,8 @@ class _Function:
     def __init__(self, tool: Tool, calls: Calls) -> None:
         self._calls = calls
         self._asked: Kept[Asked] = Kept()
-        self._ended: Kept[Union[Result, ToolcellError]] = Kept()
+        # With the usage of the run, which tells it from the other runs: not every model API gives each call another id.
+        self._ended: Kept[tuple[Usage, Union[Result, ToolcellError]]] = Kept()
         self.tool = FunctionTool(
             name=tool.name,
             description=tool.description,
@@ -69,24 +77,26 @@ class _Function:
         if self.tool.tool_input_guardrails:
             # They see a call before it begins. One that asks is then refused.
             return False
+        outcome: Union[Result, Asked, ToolcellError]
         try:
             outcome = await self._calls.call_async(self.tool.name, arguments, None)
         except ToolcellError as error:
-            self._ended.keep(call_id, error)
-            return False
+            outcome = error
         if isinstance(outcome, Asked):
             self._asked.keep(call_id, outcome)
-            _APPROVALS.keep(call_id, outcome.approval)
+            _ASKED.keep(f"{self.tool.name}/{call_id}", outcome)
             return True
-        self._ended.keep(call_id, outcome)
+        self._ended.keep(_key(ctx, call_id), (ctx.usage, outcome))
         return False
 
     async def _invoke(self, ctx: ToolContext[Any], given: str) -> _Output:
+        ended = self._ended.take(_key(ctx, ctx.tool_call_id))
+        if ended is not None:
+            return _output(ended[1])
         try:
-            ended = self._ended.take(ctx.tool_call_id) or await self._call(ctx, _arguments(given))
+            return _output(await self._call(ctx, _arguments(given)))
         except ToolcellError as error:
-            ended = error
-        return _output(ended)
+            return _output(error)
 
     async def _call(self, ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> Result:
         # The SDK invokes it only if it was approved.
@@ -110,6 +120,10 @@ class _Function:
                 if question is not None:
                     await self._calls.decline_async(question)
         return True
+
+
+def _key(ctx: RunContextWrapper[Any], call_id: str) -> str:
+    return f"{id(ctx.usage)}/{call_id}"
 
 
 def _arguments(given: str) -> dict[str, Any]:

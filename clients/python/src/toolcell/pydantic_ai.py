@@ -50,10 +50,14 @@ class ToolcellProgress(CustomEvent):
 
 
 class ToolcellToolset(AbstractToolset[AgentDepsT]):
-    """The tools of a client, which starts with the first run. Close the client after the last one."""
+    """The tools of a client, which starts with the first run. Close the client after the last one.
 
-    def __init__(self, cell: Toolcell, *, id: Optional[str] = None) -> None:
-        self._calls = Calls(cell)
+    A question about long arguments is cut, and an approval of it is refused. With `accept_partial_view` it counts: show
+    all arguments of the deferred call then.
+    """
+
+    def __init__(self, cell: Toolcell, *, id: Optional[str] = None, accept_partial_view: bool = False) -> None:
+        self._calls = Calls(cell, accept_partial_view)
         self._asked: Kept[Asked] = Kept()
         self._id = id
 
@@ -98,6 +102,7 @@ class ToolcellToolset(AbstractToolset[AgentDepsT]):
             raise ApprovalRequired(
                 {
                     "message": approval.message,
+                    "is_cut": approval.is_cut,
                     "invocation_id": approval.invocation_id,
                     "expires_at": approval.expires_at,
                 }

@@ -7,9 +7,10 @@
     with Toolcell("jq.wasm") as cell:
         agent = ToolCallingAgent(tools=tools(cell), model=model)
 
-A result is untrusted data: a tool wrote it. It is the structured output of the tool, which the code of a CodeAgent reads
-as `result["field"]`, a PIL image, or the text. An error is a ToolcellError, whose message the model reads. smolagents
-cannot interrupt a run: the keyword `approve` of Toolcell answers about calls that need an approval, which fail without it.
+A result is untrusted data: a tool wrote it. It is the structured output of the tool, which the code of a CodeAgent
+reads as `result["field"]`, a PIL image, or the text. An error is a ToolcellError, whose message the model reads.
+smolagents cannot interrupt a run: the keyword `approve` of Toolcell answers about calls that need an approval. Without
+it they fail.
 """
 
 from __future__ import annotations
