@@ -102,7 +102,7 @@ def test_a_model_reads_errors_and_refusals(client: Make) -> None:
 
 
 def test_an_image_is_a_block(client: Make) -> None:
-    calls = agent(client("everything"), ("test_image_content", {}), ("test_audio_content", {}))
+    calls = agent(client("everything"), ("everything_test_image_content", {}), ("everything_test_audio_content", {}))
     image, audio = answers(calls.invoke({"messages": ["go"]}))
     [block] = image.content
     assert (block["type"], block["mime_type"], bool(block["base64"])) == ("image", "image/png", True)
@@ -176,7 +176,8 @@ def test_arguments_that_do_not_fit_are_asked_about_again(asking: Make) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_question_of_a_tool_is_no_interrupt(client: Make, is_async: bool) -> None:
-    tool = named(client("everything", fill=lambda form: {"name": "Ada"}), "test_input_required_result_elicitation")
+    cell = client("everything", fill=lambda form: {"name": "Ada"})
+    tool = named(cell, "everything_test_input_required_result_elicitation")
     assert "Ada" in (await tool.ainvoke({}) if is_async else tool.invoke({}))
 
 

@@ -103,7 +103,8 @@ async def test_arguments_that_are_not_an_object_are_an_error(client: Make) -> No
 
 
 async def test_an_image_is_an_image(client: Make) -> None:
-    [image], audio = await outputs(client("everything"), ("test_image_content", {}), ("test_audio_content", {}))
+    calls = [(f"everything_test_{kind}_content", {}) for kind in ("image", "audio")]
+    [image], audio = await outputs(client("everything"), *calls)
     assert image["type"] == "input_image" and image["image_url"].startswith("data:image/png;base64,")
     assert audio.startswith("[audio: ")
 

@@ -76,7 +76,7 @@ async def test_a_model_corrects_arguments_and_reads_failures(client: Make) -> No
 
 
 async def test_an_image_is_binary_content(client: Make) -> None:
-    model = Model(("test_image_content", {}), ("test_audio_content", {}))
+    model = Model(("everything_test_image_content", {}), ("everything_test_audio_content", {}))
     image, audio = answers((await agent(client("everything"), model).run("go")).all_messages())
     assert isinstance(image.content, BinaryContent) and image.content.media_type == "image/png"
     assert str(audio.content).startswith("[audio: ") and audio.metadata["content"][0]["data"]

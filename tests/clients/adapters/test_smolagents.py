@@ -70,8 +70,8 @@ def test_a_model_reads_errors_and_refusals(client: Make) -> None:
 
 def test_an_image_is_an_image(client: Make) -> None:
     named = {tool.name: tool for tool in tools(client("everything"))}
-    assert isinstance(named["test_image_content"](), Image)
-    assert named["test_audio_content"]().startswith("[audio: ")
+    assert isinstance(named["everything_test_image_content"](), Image)
+    assert named["everything_test_audio_content"]().startswith("[audio: ")
 
 
 def test_the_client_decides(asking: Make) -> None:

@@ -1,4 +1,4 @@
-"""What the adapters for agent frameworks share: tools, calls that stop at their approval, and what models read of results."""
+"""What the adapters for agent frameworks share: tools, calls that stop at their approval, and results for models."""
 
 from __future__ import annotations
 
