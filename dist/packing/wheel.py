@@ -54,6 +54,8 @@ def metadata(project: dict, version: str) -> str:
         *(f"Project-URL: {name}, {url}" for name, url in project["urls"].items()),
         "Description-Content-Type: text/markdown",
     ]
+    for extra, requirements in project["optional-dependencies"].items():
+        lines += [f"Provides-Extra: {extra}", *(f"Requires-Dist: {one}; extra == '{extra}'" for one in requirements)]
     return "\n".join(lines) + "\n\n" + (SOURCES / "README.md").read_text()
 
 

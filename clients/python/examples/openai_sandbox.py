@@ -1,6 +1,6 @@
 """A sandbox agent of the OpenAI Agents SDK works in a workspace of toolcell. Its model is a script: the example needs no key.
 
-    pip install toolcell[openai-sandbox]
+    pip install toolcell[openai-agents]
     python openai_sandbox.py
 """
 

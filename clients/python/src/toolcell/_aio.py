@@ -90,8 +90,10 @@ class AsyncToolcell:
         *tools: PathLike,
         program: Optional[PathLike] = None,
         approve: Union[
-            Callable[[Approval], Union[bool, Decision, Awaitable[Union[bool, Decision]]]], Literal["deny", "wait"]
-        ] = "deny",
+            Callable[[Approval], Union[bool, Decision, Awaitable[Union[bool, Decision]]]],
+            Literal["deny", "wait"],
+            None,
+        ] = None,
         fill: Optional[Callable[[Question], Any]] = None,
         on_log: Optional[Callable[[Log], Any]] = None,
         on_tools_changed: Optional[Callable[[], Any]] = None,
@@ -106,8 +108,9 @@ class AsyncToolcell:
             tools,
             of(options, settings),
             program=program,
-            approve=None if is_policy(approve) else functools.partial(_asked, here, approve),
+            approve=None if approve is None or is_policy(approve) else functools.partial(_asked, here, approve),
             waits=approve == "wait",
+            undecided=approve is None,
             fill=None if fill is None else functools.partial(_asked, here, fill),
             on_log=None if on_log is None else functools.partial(_told, here, on_log),
             on_tools_changed=None if on_tools_changed is None else functools.partial(_told, here, on_tools_changed),
@@ -167,7 +170,7 @@ class AsyncToolcell:
         on_progress: Optional[OnProgress] = None,
     ) -> Any:
         """Calls a tool, as `Toolcell.call` does."""
-        return await self._wait(await self._start(_wanted(name, arguments), timeout, on_progress), on_progress)
+        return await waited(await self._start(_wanted(name, arguments), timeout, on_progress), on_progress)
 
     async def submit(
         self,
@@ -186,7 +189,7 @@ class AsyncToolcell:
         """Makes at most 128 calls, as `Toolcell.batch` does."""
         if not calls:
             return []
-        return await self._wait(await self._start(_requests.batch(calls), timeout, on_progress), on_progress)
+        return await waited(await self._start(_requests.batch(calls), timeout, on_progress), on_progress)
 
     async def run(
         self,
@@ -198,48 +201,59 @@ class AsyncToolcell:
     ) -> list[dict[str, Any]]:
         """Makes the calls in a message of a model, or in a response of its API. Returns the messages that answer it."""
         wanted = _requests.run(message, dialect)
-        return await self._wait(await self._start(wanted, timeout, on_progress), on_progress)
+        return await waited(await self._start(wanted, timeout, on_progress), on_progress)
 
     async def list_files(self) -> list[WorkspaceFile]:
         """The files of the workspace, as `Toolcell.list_files` lists them."""
-        return await self._wait(await self._start(_requests.files(), None, None), None)
+        return await waited(await self._start(_requests.files(), None, None), None)
 
     async def read_file(self, path: str) -> bytes:
         """A file of the workspace, as `Toolcell.read_file` reads it."""
         uri: Optional[str] = _requests.file_uri(self._session.workspace, path)
         parts = []
         while uri is not None:
-            parts.append(await self._wait(await self._start(_requests.part(uri), None, None), None))
+            parts.append(await waited(await self._start(_requests.part(uri), None, None), None))
             uri = parts[-1].next
         return _requests.joined(path, parts)
 
     async def _open(self) -> Connection:
-        self._loop = loop = asyncio.get_running_loop()
-        connection = self._session.connection
-        if connection is not None:
-            # It says by itself that it has ended.
-            return connection
-        opening = loop.run_in_executor(None, self._session.open)
-        # A start whose caller was canceled goes on, and ends with this object.
-        return await asyncio.shield(opening)
+        self._loop = asyncio.get_running_loop()
+        return await opened(self._session)
 
     async def _start(self, wanted: Wanted[T], timeout: Optional[float], progress: Any) -> AsyncCall[T]:
-        wall = millis(timeout)
-        connection = await self._open()
-        pending = connection.begin(wanted.method, wanted.params, progress=progress is not None, timeout_ms=wall)
-        return AsyncCall(connection, pending, wanted.read, Deadline(connection, timeout, wanted.calls))
+        return begun(await self._open(), wanted, timeout, progress)
 
-    async def _wait(self, call: AsyncCall[T], on_progress: Optional[OnProgress]) -> T:
-        try:
-            async for update in call.progress():
-                if on_progress is not None:
-                    said = on_progress(update)
-                    if inspect.isawaitable(said):
-                        await said
-            return await call.result()
-        except BaseException:
-            call.cancel()
-            raise
+
+async def opened(session: Session) -> Connection:
+    """The connection of a client; the first call starts the program."""
+    connection = session.connection
+    if connection is not None:
+        # It says by itself that it has ended.
+        return connection
+    opening = asyncio.get_running_loop().run_in_executor(None, session.open)
+    # A start whose caller was canceled goes on, and ends with its client.
+    return await asyncio.shield(opening)
+
+
+def begun(connection: Connection, wanted: Wanted[T], timeout: Optional[float], progress: Any) -> AsyncCall[T]:
+    """A request that was sent."""
+    wall = millis(timeout)
+    pending = connection.begin(wanted.method, wanted.params, progress=progress is not None, timeout_ms=wall)
+    return AsyncCall(connection, pending, wanted.read, Deadline(connection, timeout, wanted.calls))
+
+
+async def waited(call: AsyncCall[T], on_progress: Optional[OnProgress]) -> T:
+    """The result of a call, which is canceled with the task that waits for it."""
+    try:
+        async for update in call.progress():
+            if on_progress is not None:
+                said = on_progress(update)
+                if inspect.isawaitable(said):
+                    await said
+        return await call.result()
+    except BaseException:
+        call.cancel()
+        raise
 
 
 def _set(loop: asyncio.AbstractEventLoop, changed: asyncio.Event) -> None:

@@ -64,14 +64,15 @@ class Toolcell:
     `tools` are .wasm files, folders of such files, or source folders of tools that are built, each with #NAME for one of
     its tools; none stands for those of `toolcell.toml`. Keywords are the fields of `Options`: without a grant, a tool
     reaches nothing. `approve` answers about calls that need an approval: a function, `deny`, or `wait` for an answer
-    through `toolcell approvals`. `fill` answers forms of tools. Both are called in threads of their own.
+    through `toolcell approvals`. Without it they are denied, unless an adapter asks in the way of its framework.
+    `fill` answers forms of tools. Both are called in threads of their own.
     """
 
     def __init__(
         self,
         *tools: PathLike,
         program: Optional[PathLike] = None,
-        approve: Union[Callable[[Approval], Union[bool, Decision]], Literal["deny", "wait"]] = "deny",
+        approve: Union[Callable[[Approval], Union[bool, Decision]], Literal["deny", "wait"], None] = None,
         fill: Optional[Callable[[Question], Optional[Mapping[str, Any]]]] = None,
         on_log: Optional[Callable[[Log], None]] = None,
         on_tools_changed: Optional[Callable[[], None]] = None,
@@ -85,6 +86,7 @@ class Toolcell:
             program=program,
             approve=None if is_policy(approve) else approve,  # type: ignore[arg-type]
             waits=approve == "wait",
+            undecided=approve is None,
             fill=fill,
             on_log=on_log,
             on_tools_changed=on_tools_changed,

@@ -108,7 +108,7 @@ class Connection:
         with self._lock:
             self._number += 1
             pending = Pending(self._number)
-        meta: dict[str, Any] = {}
+        meta: dict[str, Any] = dict(params.get("_meta") or {})
         if progress:
             meta["progressToken"] = pending.number
         if timeout_ms is not None:

@@ -32,6 +32,7 @@ class Session(Handlers):
         program: Optional[PathLike],
         approve: Optional[Callable[[Approval], Any]],
         waits: bool,
+        undecided: bool,
         fill: Optional[Callable[[Question], Any]],
         on_log: Optional[Callable[[Log], Any]],
         on_tools_changed: Optional[Callable[[], Any]],
@@ -42,6 +43,7 @@ class Session(Handlers):
         self._program = program
         self._approve = approve
         self._waits = waits
+        self._undecided = undecided
         self._fill = fill
         self._on_log = on_log
         self._on_tools_changed = on_tools_changed
@@ -72,6 +74,11 @@ class Session(Handlers):
                     self._starting = None
                 self._connection = connection
             return self._connection
+
+    @property
+    def undecided(self) -> bool:
+        """Whether nothing answers approvals, so that an adapter can ask in the way of its framework."""
+        return self._undecided
 
     @property
     def workspace(self) -> Union[str, bool, None]:

@@ -19,7 +19,7 @@ from typing import Any, Literal, Optional, Union
 try:
     import agents.sandbox
 except ImportError as error:
-    message = "toolcell.openai_sandbox needs the package openai-agents: pip install 'toolcell[openai-sandbox]'"
+    message = "toolcell.openai_sandbox needs the package openai-agents: pip install 'toolcell[openai-agents]'"
     raise ImportError(message) from error
 
 from agents.sandbox.entries import BaseEntry, Dir, Mount
