@@ -12,11 +12,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell::{
-    CallWorkspace, Elsewhere, GrantWord, Grants, Home, Host, Limits, NetworkSettings, Policy, ToolSet,
+    CallWorkspace, Elsewhere, GrantWord, Grants, Home, Host, Limits, NetworkSettings, Policy,
+    ToolSet,
 };
 use toolcell_config::{
-    self as config, ClusterConfig, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, MODES,
-    WorkspaceConfig, WorkspaceScope, duration, size,
+    self as config, ClusterConfig, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions,
+    MODES, WorkspaceConfig, WorkspaceScope, duration, size,
 };
 use toolcell_engine::approval::Session;
 use toolcell_engine::catalog::ToolSelection;

@@ -39,6 +39,8 @@ pub struct Capability {
     /// Guest path of a folder that is deleted after the call.
     pub scratch: Option<String>,
     pub environment: Vec<(String, String)>,
+    /// Files and name of the caller's workspace. Who answers a question knows the name.
+    pub workspace: Option<(PathBuf, String)>,
     /// The caller's folder, if it lies in a mount or contains one; otherwise the only granted one.
     pub cwd: Option<String>,
     /// Start of relative paths among the arguments. No guest learns it.
@@ -77,7 +79,11 @@ impl Capability {
             }
         }
         // A tool that asks for a folder of its own gets the caller's, where there is one.
-        let workspace = grants.write.iter().find(|grant| grant.is_workspace);
+        let workspace = grants.write.iter().find(|grant| grant.workspace.is_some());
+        capability.workspace = workspace.and_then(|grant| {
+            let name = grant.workspace.clone()?;
+            Some((grant.host.clone(), name))
+        });
         if let Some(grant) = workspace.filter(|_| profile.wants_drafts() && !writes) {
             capability.mounts.retain(|mount| mount.guest != grant.guest);
             capability.mount(&grant.host, &grant.guest, true, closed);
@@ -177,6 +183,7 @@ impl Capability {
             closed_urls,
             scratch,
             environment,
+            workspace,
             cwd,
             from,
             only,
@@ -213,6 +220,7 @@ impl Capability {
             "closed_urls": closed_urls,
             "scratch": scratch,
             "environment": environment,
+            "workspace": workspace.as_ref().map(|(tree, name)| (bytes(tree), name)),
             "cwd": cwd,
             "from": from,
             "only": only,

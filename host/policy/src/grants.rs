@@ -27,8 +27,8 @@ pub struct FolderGrant {
     /// As written, for the record: `--allow-read=src`.
     pub rule: String,
     pub source: RuleSource,
-    /// `true` for a folder that toolcell keeps for the caller, in its own state.
-    pub is_workspace: bool,
+    /// Name of the workspace, for a folder that toolcell keeps for the caller, in its own state.
+    pub workspace: Option<String>,
 }
 
 impl FolderGrant {
@@ -379,7 +379,7 @@ impl Grants {
             alias: None,
             rule: format!("--workspace={name}"),
             source: RuleSource::CliArg,
-            is_workspace: true,
+            workspace: Some(name.to_owned()),
         };
         self.add_folder(grant, true)?;
         self.cwd = Some(tree.to_owned());
@@ -542,7 +542,7 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
         alias,
         rule: word.words(spec, said),
         source: said.source,
-        is_workspace: false,
+        workspace: None,
     })
 }
 

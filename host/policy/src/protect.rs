@@ -45,7 +45,7 @@ fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> 
             .any(|closed| folder.starts_with(&closed.host))
     };
     let open = protected.iter().filter(|folder| !closed(folder));
-    let given = || grants.folders().filter(|grant| !grant.is_workspace);
+    let given = || grants.folders().filter(|grant| grant.workspace.is_none());
     open.flat_map(|folder| given().map(move |grant| (folder, grant)))
         .find(|(folder, grant)| folder.starts_with(&grant.host) || grant.host.starts_with(folder))
         .map(|(folder, grant)| {

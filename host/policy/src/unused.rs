@@ -16,7 +16,7 @@ pub(super) fn notes(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability
         let profile = case.declared.profile;
         let opens = profile.wants(&AccessKind::FileRead) || profile.wants_drafts();
         folders.iter().map(move |grant| {
-            let note = folder(case, write).filter(|_| !(grant.is_workspace && opens));
+            let note = folder(case, write).filter(|_| !(grant.workspace.is_some() && opens));
             (grant.rule.as_str(), grant.source, note)
         })
     });

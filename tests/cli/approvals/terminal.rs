@@ -151,6 +151,27 @@ fn a_person_at_the_terminal_says_yes_or_no() {
 }
 
 #[test]
+fn a_question_names_the_workspace_instead_of_its_place() {
+    let place = Place::new();
+    let input = r#"{"path": "/workspace/lines", "text": "one\n"}"#;
+    fs::write(place.folder.join("input"), input).unwrap();
+    let command = format!(
+        "exec $TOOLCELL call '{}' @input --workspace=notes",
+        place.tool
+    );
+    let mut terminal = Terminal::run(&place, &command);
+    let question = terminal.shows(ASKS);
+    let home = place.home.display().to_string();
+    assert!(
+        question.contains("read and change files in /workspace of the workspace notes"),
+        "{question}"
+    );
+    assert!(!question.contains(&home), "{question}");
+    terminal.types("y\n");
+    assert_eq!(terminal.ends().0, Some(0));
+}
+
+#[test]
 fn what_the_record_says_was_shown_is_what_was_shown() {
     let place = Place::new();
     let mut terminal = Terminal::call(&place, &place.input("one"), "");

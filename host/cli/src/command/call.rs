@@ -6,8 +6,8 @@ use crate::runtime::Runtime;
 use crate::surface;
 use clap::Args;
 use toolcell::{
-    CallContext, CallSpec, Cancellation, Home, Host, Limits, Listener, Policy, Tool,
-    ToolSet, ToolTerms,
+    CallContext, CallSpec, Cancellation, Home, Host, Limits, Listener, Policy, Tool, ToolSet,
+    ToolTerms,
 };
 use toolcell_config::ConfigLayers;
 use toolcell_engine::pipeline::Callee;

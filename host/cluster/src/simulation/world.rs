@@ -480,7 +480,10 @@ impl World {
         }
         one.notices.push((call, entry.clone()));
         let heard = &mut one.heard[call];
-        if heard.as_ref().is_none_or(|heard| heard.revision < entry.revision) {
+        if heard
+            .as_ref()
+            .is_none_or(|heard| heard.revision < entry.revision)
+        {
             *heard = Some(entry.clone());
         }
         let mut told = Vec::new();

@@ -368,6 +368,10 @@ fn touches(capability: &Capability) -> Vec<String> {
         } else {
             "read files in"
         };
+        let workspace = capability.workspace.as_ref();
+        if let Some((_, name)) = workspace.filter(|(tree, _)| mount.host.starts_with(tree)) {
+            return format!("{verb} {} of the workspace {name}", mount.guest);
+        }
         let host = mount.host.display().to_string();
         let alias = if host == mount.guest {
             String::new()
