@@ -43,11 +43,6 @@ const NOT_RUN: [(&str, &str, &str); 18] = [
         "a test of its own starts what it would write",
     ),
     (
-        "docs/operators/serving.md",
-        "toolcell connect claude-code example-tools/jq example-tools/files --allow-read=.",
-        "a test of its own starts what it would write",
-    ),
-    (
         "docs/bundles.md",
         "$ toolcell bundle example-tools/files --ask-read=\"Notes\" --timeout=5s --author=\"Ada\" -o notes.mcpb",
         "cli::bundle runs the commands of the pages",
@@ -97,6 +92,11 @@ const NOT_RUN: [(&str, &str, &str); 18] = [
         "docs/operators/secrets.md",
         "toolcell secrets set API_KEY",
         "cli::secrets sets a secret of its own",
+    ),
+    (
+        "docs/operators/serving.md",
+        "toolcell connect claude-code example-tools/jq example-tools/files --allow-read=.",
+        "a test of its own starts what it would write",
     ),
     (
         "docs/packages.md",
