@@ -40,12 +40,16 @@ pub(super) fn tools(client: &mut Client) -> Vec<String> {
         .collect()
 }
 
-/// The key under which each client's configuration lists its servers.
-pub(super) const CLIENTS: [(&str, &str); 4] = [
+/// The clients whose configuration is JSON, and the key under which it lists servers.
+pub(super) const CLIENTS: [(&str, &str); 8] = [
     ("claude-desktop", "mcpServers"),
     ("claude-code", "mcpServers"),
     ("vscode", "servers"),
     ("cursor", "mcpServers"),
+    ("zed", "context_servers"),
+    ("gemini-cli", "mcpServers"),
+    ("windsurf", "mcpServers"),
+    ("cline", "mcpServers"),
 ];
 
 #[test]
@@ -86,6 +90,35 @@ fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
         .dir(&folder)
         .run();
     assert_eq!(missing.code, Some(2));
+}
+
+#[test]
+fn a_client_with_another_format_gets_it_printed() {
+    for (client, begins) in [
+        ("codex", "[mcp_servers.toolcell]\ncommand = "),
+        (
+            "goose",
+            "extensions:\n  toolcell:\n    enabled: true\n    type: \"stdio\"\n    name: \"toolcell\"\n    cmd: ",
+        ),
+        (
+            "continue",
+            "mcpServers:\n  - name: \"toolcell\"\n    command: ",
+        ),
+        (
+            "opencode",
+            "{\n  \"mcp\": {\n    \"toolcell\": {\n      \"type\": \"local\",\n      \"command\": [\n",
+        ),
+    ] {
+        let tool = fixture("probe");
+        let printed = Toolcell::new(["mcp", tool.to_str().unwrap(), "--print-config", client]);
+        let printed = printed.run().exits(0);
+        assert!(printed.stdout.starts_with(begins), "{}", printed.stdout);
+        assert!(
+            printed.stderr.starts_with("paste this into "),
+            "{}",
+            printed.stderr
+        );
+    }
 }
 
 #[test]

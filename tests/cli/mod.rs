@@ -19,6 +19,7 @@ mod clients;
 mod code_tool;
 mod compiling;
 mod configuration;
+mod connect;
 mod consent;
 mod context_modifiers;
 pub(crate) mod contracts;

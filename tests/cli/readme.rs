@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_config::ConfigFile;
 
@@ -31,11 +31,16 @@ const SKIPPED: [&str; 6] = [
 const OF_OTHERS: &str = "docs/worlds.md";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 16] = [
+const NOT_RUN: [(&str, &str, &str); 18] = [
     (
         "README.md",
         "$ toolcell call files.wasm#read path=src/main.rs",
         "a test of its own compares what is shown",
+    ),
+    (
+        "README.md",
+        "toolcell connect claude-code example-tools/jq example-tools/files --allow-read=.",
+        "a test of its own starts what it would write",
     ),
     (
         "docs/bundles.md",
@@ -87,6 +92,11 @@ const NOT_RUN: [(&str, &str, &str); 16] = [
         "docs/operators/secrets.md",
         "toolcell secrets set API_KEY",
         "cli::secrets sets a secret of its own",
+    ),
+    (
+        "docs/operators/serving.md",
+        "toolcell connect claude-code example-tools/jq example-tools/files --allow-read=.",
+        "a test of its own starts what it would write",
     ),
     (
         "docs/packages.md",
@@ -533,25 +543,35 @@ fn the_tools_of_the_book_are_served() {
 #[test]
 fn what_the_pages_have_clients_start_offers_the_tools_that_they_name() {
     built_by_the_user(&["files", "jq"]);
-    let lines = commands(&(page("README.md") + &page("docs/operators/serving.md")));
-    let printing: Vec<&Line> = lines
-        .iter()
-        .filter(|line| line.command.contains("--print-config="))
-        .collect();
+    let pages = page("README.md") + &page("docs/operators/serving.md");
+    let lines = pages.lines().filter_map(Line::parse);
+    let of_servers = lines.filter(|line| {
+        line.command.contains("--print-config=")
+            || line.command.starts_with("toolcell connect ") && !line.command.ends_with("--undo")
+    });
+    let of_servers: Vec<Line> = of_servers.collect();
     assert!(
-        printing.len() >= 3,
+        of_servers.len() >= 3,
         "only {} lines were found",
-        printing.len()
+        of_servers.len()
     );
-    for line in printing {
-        let name = line.command.rsplit_once("--print-config=").unwrap().1;
-        let key = CLIENTS
-            .iter()
-            .find(|(client, _)| *client == name)
-            .unwrap()
-            .1;
-        let printed: serde_json::Value = serde_json::from_str(&run(line, &root()).0).unwrap();
-        let mut client = started(&printed[key]["toolcell"]);
+    let (_guard, folder) = scratch();
+    for line in &of_servers {
+        let entry = if let Some((_, client)) = line.command.rsplit_once("--print-config=") {
+            let (_, key) = CLIENTS.iter().find(|(name, _)| *name == client).unwrap();
+            let printed: Value = serde_json::from_str(&run(line, &root()).0).unwrap();
+            printed[key]["toolcell"].clone()
+        } else {
+            let file = folder.join("mcp.json");
+            let shown = Line {
+                command: format!("{} --json --file={}", line.command, file.display()),
+                exit: 6,
+                text: line.text.clone(),
+            };
+            let shown: Value = serde_json::from_str(&run(&shown, &root()).0).unwrap();
+            shown["entry"].clone()
+        };
+        let mut client = started(&entry);
         let offered = tools(&mut client);
         assert!(offered.contains(&"jq".to_owned()), "{offered:?}");
         let answer = client.call("jq", json!({ "filter": ".a", "input": { "a": 7 } }));

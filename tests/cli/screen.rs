@@ -109,7 +109,7 @@ fn a_person_who_starts_the_mcp_server_is_told_what_it_is_and_it_serves() {
     let tool = echo_in(&place.folder);
     let mut terminal = Terminal::run(&place, &format!("exec $TOOLCELL mcp '{tool}'"));
     terminal.shows("toolcell mcp speaks MCP on standard input and output");
-    terminal.shows("toolcell mcp --print-config=CLIENT TOOL...");
+    terminal.shows("toolcell connect CLIENT TOOL...");
     let client = json!({ "name": "test", "version": "0" });
     let params =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
@@ -118,5 +118,5 @@ fn a_person_who_starts_the_mcp_server_is_told_what_it_is_and_it_serves() {
     terminal.shows("\"serverInfo\"");
     // A client reads nothing of it.
     let ran = Toolcell::new(["mcp", &tool]).stdin("").run();
-    assert!(!ran.stderr.contains("--print-config"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("toolcell connect"), "{}", ran.stderr);
 }

@@ -71,6 +71,7 @@ fn kind_of(value: &Value) -> Option<&'static str> {
     let fields: Vec<&str> = value.as_object()?.keys().map(String::as_str).collect();
     match fields.as_slice() {
         ["checks"] => Some("doctor"),
+        ["client", "file", ..] => Some("connect"),
         ["secrets"] => Some("secret-list"),
         ["workspaces"] => Some("workspace-list"),
         ["files"] | ["files", "more"] => Some("workspace-changes"),

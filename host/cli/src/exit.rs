@@ -16,6 +16,7 @@ pub(crate) enum Exit {
     Limit = 4,
     Canceled = 5,
     /// `toolcell policy check`: an approval would be requested. `toolcell verify`: no policy names the signer.
+    /// `toolcell connect`: nothing was written.
     WouldAsk = 6,
     /// A fault of toolcell itself.
     HostFault = 70,

@@ -57,7 +57,7 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
                 ),
                 Err(error) => missing(
                     error,
-                    "make the entry anew: toolcell mcp --print-config=CLIENT TOOL...",
+                    "make the entry anew: toolcell connect CLIENT TOOL...",
                 ),
             },
         });
@@ -70,7 +70,7 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
         checks.push(Check::missing(
             "server",
             detail,
-            "toolcell mcp --print-config=CLIENT TOOL...",
+            "toolcell connect CLIENT TOOL...",
         ));
     }
     Ok(checks)

@@ -1,278 +1,444 @@
-//! The configuration entry with which an MCP client starts this program.
+//! The clients whose configuration is known: where it is, and the form of an entry that starts a server.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
-use toolcell::{GrantWord, Home};
-use toolcell_config::InstalledNames;
+use toolcell::Home;
 
-use super::bundled;
+use super::connect::{Format, Slot};
 use super::exit::BadRequest;
+use super::launch::Launch;
 
-/// Clients whose configuration is known.
+/// An MCP client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Client {
-    ClaudeDesktop,
     ClaudeCode,
+    ClaudeDesktop,
     Vscode,
     Cursor,
+    Zed,
+    Codex,
+    GeminiCli,
+    Windsurf,
+    Opencode,
+    Goose,
+    Cline,
+    Continue,
+}
+
+/// The base of a path.
+#[derive(Clone, Copy, Debug)]
+enum Root {
+    Project,
+    /// `HOME`.
+    Home,
+    /// The folder in this variable, or else this one below `HOME`.
+    Variable(&'static str, &'static str),
+    /// Where programs with windows keep their settings.
+    Application,
+}
+
+const CONFIG: Root = Root::Variable("XDG_CONFIG_HOME", ".config");
+
+type Place = (Root, &'static str);
+
+/// The members of an entry.
+#[derive(Clone, Copy, Debug)]
+enum Style {
+    /// `command`, `args` and `env`.
+    Plain,
+    /// Also `type`.
+    Typed,
+    /// `command` has the arguments, and the variables are an `environment`.
+    Local,
+    /// An extension of goose.
+    Extension,
+    /// An item of a list, with its `name`.
+    Named,
+}
+
+/// What is known of a client. Of several places, the first is what the client's documentation begins with; without a
+/// file at any, it is made there.
+#[derive(Debug)]
+struct Known {
+    project: &'static [Place],
+    user: &'static [Place],
+    is_project_first: bool,
+    format: Format,
+    /// The first that a file has counts, or else the last.
+    sections: &'static [&'static [&'static str]],
+    style: Style,
+    /// What a new file begins with.
+    head: &'static str,
+}
+
+const JSON: Known = Known {
+    project: &[],
+    user: &[],
+    is_project_first: false,
+    format: Format::Json,
+    sections: &[&["mcpServers"]],
+    style: Style::Plain,
+    head: "{}\n",
+};
+
+/// The table, with the source of each row.
+const CLIENTS: [(Client, Known); 12] = [
+    // https://code.claude.com/docs/en/mcp, "MCP installation scopes". CLAUDE_CONFIG_DIR: .../en/env-vars.
+    (
+        Client::ClaudeCode,
+        Known {
+            project: &[(Root::Project, ".mcp.json")],
+            user: &[(Root::Variable("CLAUDE_CONFIG_DIR", ""), ".claude.json")],
+            is_project_first: true,
+            style: Style::Typed,
+            ..JSON
+        },
+    ),
+    // https://modelcontextprotocol.io/docs/develop/connect-local-servers; for Linux, where Electron keeps it.
+    (
+        Client::ClaudeDesktop,
+        Known {
+            user: &[(Root::Application, "Claude/claude_desktop_config.json")],
+            ..JSON
+        },
+    ),
+    // https://code.visualstudio.com/docs/copilot/reference/mcp-configuration; profiles: .../docs/configure/profiles.
+    (
+        Client::Vscode,
+        Known {
+            project: &[(Root::Project, ".vscode/mcp.json")],
+            user: &[(Root::Application, "Code/User/mcp.json")],
+            is_project_first: true,
+            sections: &[&["servers"]],
+            style: Style::Typed,
+            ..JSON
+        },
+    ),
+    // https://cursor.com/docs/mcp, "Configuration locations".
+    (
+        Client::Cursor,
+        Known {
+            project: &[(Root::Project, ".cursor/mcp.json")],
+            user: &[(Root::Home, ".cursor/mcp.json")],
+            ..JSON
+        },
+    ),
+    // https://zed.dev/docs/ai/mcp, "As Custom Servers"; https://zed.dev/docs/configuring-zed for the files.
+    (
+        Client::Zed,
+        Known {
+            project: &[(Root::Project, ".zed/settings.json")],
+            user: &[(CONFIG, "zed/settings.json")],
+            sections: &[&["context_servers"]],
+            ..JSON
+        },
+    ),
+    // https://developers.openai.com/codex/mcp; github.com/openai/codex docs/config.md. Only a trusted project counts.
+    (
+        Client::Codex,
+        Known {
+            project: &[(Root::Project, ".codex/config.toml")],
+            user: &[(Root::Variable("CODEX_HOME", ".codex"), "config.toml")],
+            format: Format::Toml,
+            sections: &[&["mcp_servers"]],
+            head: "",
+            ..JSON
+        },
+    ),
+    // https://geminicli.com/docs/tools/mcp-server and .../docs/cli/configuration, "Settings files".
+    (
+        Client::GeminiCli,
+        Known {
+            project: &[(Root::Project, ".gemini/settings.json")],
+            user: &[(Root::Home, ".gemini/settings.json")],
+            ..JSON
+        },
+    ),
+    // https://docs.devin.ai/desktop/cascade/mcp: Windsurf, renamed to Devin Desktop in 2026, which reads the first.
+    // Of that: https://vaadin.com/docs/latest/building-apps/agentic-development/mcp/supported-tools/devin-desktop.
+    (
+        Client::Windsurf,
+        Known {
+            project: &[(Root::Project, ".devin/mcp_config.json")],
+            user: &[
+                (CONFIG, "devin/mcp_config.json"),
+                (Root::Home, ".codeium/windsurf/mcp_config.json"),
+            ],
+            ..JSON
+        },
+    ),
+    // https://opencode.ai/docs/mcp-servers; https://opencode.ai/docs/migrate-v1: version 2 takes the form of
+    // version 1, too, which has no `servers`.
+    (
+        Client::Opencode,
+        Known {
+            project: &[
+                (Root::Project, "opencode.json"),
+                (Root::Project, "opencode.jsonc"),
+            ],
+            user: &[
+                (CONFIG, "opencode/opencode.json"),
+                (CONFIG, "opencode/opencode.jsonc"),
+            ],
+            sections: &[&["mcp", "servers"], &["mcp"]],
+            style: Style::Local,
+            ..JSON
+        },
+    ),
+    // https://block.github.io/goose/docs/guides/config-files, "Extensions Configuration".
+    (
+        Client::Goose,
+        Known {
+            user: &[(CONFIG, "goose/config.yaml")],
+            format: Format::Yaml,
+            sections: &[&["extensions"]],
+            style: Style::Extension,
+            head: "",
+            ..JSON
+        },
+    ),
+    // https://docs.cline.bot/mcp/mcp-overview: the program; the extension of VS Code keeps a file of its own
+    // (https://docs.ionos.com/cloud/ai/mcp-server/connect-to-an-ai-client/cline).
+    (
+        Client::Cline,
+        Known {
+            user: &[
+                (Root::Home, ".cline/data/settings/cline_mcp_settings.json"),
+                (
+                    Root::Application,
+                    "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+                ),
+            ],
+            ..JSON
+        },
+    ),
+    // https://docs.continue.dev/customize/deep-dives/mcp: a block file of a project needs the first three lines.
+    (
+        Client::Continue,
+        Known {
+            project: &[(Root::Project, ".continue/mcpServers/toolcell.yaml")],
+            user: &[(Root::Home, ".continue/config.yaml")],
+            format: Format::Yaml,
+            style: Style::Named,
+            head: "name: toolcell\nversion: 0.0.1\nschema: v1\n",
+            ..JSON
+        },
+    ),
+];
+
+fn known(client: Client) -> &'static Known {
+    let row = CLIENTS.iter().find(|(name, _)| *name == client);
+    row.map_or(&JSON, |(_, known)| known)
+}
+
+/// Whose configuration is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    Default,
+    Project,
+    User,
 }
 
 impl Client {
-    pub(super) fn file(self) -> &'static str {
-        match self {
-            Self::ClaudeDesktop => "claude_desktop_config.json (Settings, Developer, Edit Config)",
-            Self::ClaudeCode => ".mcp.json in your project",
-            Self::Vscode => ".vscode/mcp.json in your project",
-            Self::Cursor => "~/.cursor/mcp.json, or .cursor/mcp.json in your project",
-        }
+    pub(super) fn format(self) -> Format {
+        known(self).format
     }
-}
 
-/// Without a value, or with one behind `=` alone.
-const FLAGS: [&str; 6] = [
-    "--cluster",
-    "--no-config",
-    "--no-elicitation",
-    "--toolbox",
-    "--workspace",
-    "--workspace-rollback",
-];
-/// Options whose value is a path, beside the grants.
-const PATHS: [&str; 3] = ["--tls-ca", "--config", "--record-to"];
-const PRINT: &str = "--print-config";
-
-/// Leaves out `--print-config`, and appends `extra`.
-pub(super) fn config(
-    client: Client,
-    typed: &[String],
-    extra: &[String],
-    (folder, names): (&Path, &InstalledNames),
-) -> anyhow::Result<String> {
-    let program = std::env::current_exe().context("cannot find the toolcell program itself")?;
-    let program = program
-        .to_str()
-        .context("the path of toolcell is not Unicode")?;
-    let mut arguments = arguments(typed, folder, names)?;
-    arguments.extend(extra.iter().cloned());
-    // Clients start programs with an environment of their own.
-    let home = std::env::var(Home::VARIABLE)
-        .ok()
-        .filter(|home| !home.is_empty());
-    let home = home
-        .map(|home| absolute(Path::new(&home), folder))
-        .transpose()?;
-    Ok(format!(
-        "{:#}\n",
-        entry(client, program, &arguments, home.as_deref())
-    ))
-}
-
-fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>) -> Value {
-    let mut entry = Map::new();
-    if client != Client::ClaudeDesktop && client != Client::Cursor {
-        entry.insert("type".to_owned(), "stdio".into());
+    pub(super) fn head(self) -> &'static str {
+        known(self).head
     }
-    entry.insert("command".to_owned(), program.into());
-    entry.insert("args".to_owned(), json!(arguments));
-    if let Some(home) = home {
-        entry.insert("env".to_owned(), json!({ (Home::VARIABLE): home }));
-    }
-    let key = if client == Client::Vscode {
-        "servers"
-    } else {
-        "mcpServers"
-    };
-    json!({ key: { "toolcell": entry } })
-}
 
-fn arguments(
-    typed: &[String],
-    folder: &Path,
-    names: &InstalledNames,
-) -> anyhow::Result<Vec<String>> {
-    let mut arguments = Vec::new();
-    let mut typed = typed.iter();
-    let mut subcommand = true;
-    while let Some(argument) = typed.next() {
-        if let Some(rest) = argument.strip_prefix(PRINT) {
-            if rest.is_empty() {
-                typed.next();
+    /// The places of the entry `name`, of which the first that a file has counts, or else the last.
+    pub(super) fn slots(self, name: &str) -> Vec<Slot> {
+        let known = known(self);
+        let slot = |section: &&[&'static str]| Slot {
+            section: section.iter().map(|key| (*key).to_owned()).collect(),
+            name: name.to_owned(),
+            is_list: matches!(known.style, Style::Named),
+        };
+        known.sections.iter().map(slot).collect()
+    }
+
+    /// The entry that starts `launch`.
+    pub(super) fn entry(self, name: &str, launch: &Launch) -> Value {
+        let mut entry = Map::new();
+        let mut add = |key: &str, value: Value| {
+            entry.insert(key.to_owned(), value);
+        };
+        let env = launch
+            .home
+            .as_ref()
+            .map(|home| json!({ (Home::VARIABLE): home }));
+        let (command, args) = (&launch.program, &launch.arguments);
+        let variables = match known(self).style {
+            Style::Local => {
+                add("type", "local".into());
+                add(
+                    "command",
+                    std::iter::once(command).chain(args).cloned().collect(),
+                );
+                "environment"
             }
-            continue;
-        }
-        if !argument.starts_with('-') {
-            let whole = if subcommand {
-                argument.clone()
-            } else {
-                tool(argument, folder, names)?
-            };
-            subcommand = false;
-            arguments.push(whole);
-            continue;
-        }
-        let (name, value) = match argument.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None if FLAGS.contains(&argument.as_str()) => (argument.as_str(), None),
-            None => (argument.as_str(), typed.next().map(String::as_str)),
+            Style::Extension => {
+                add("enabled", true.into());
+                add("type", "stdio".into());
+                add("name", name.into());
+                add("cmd", command.clone().into());
+                add("args", json!(args));
+                add("timeout", 300.into());
+                "envs"
+            }
+            style => {
+                if matches!(style, Style::Named) {
+                    add("name", name.into());
+                }
+                if matches!(style, Style::Typed) {
+                    add("type", "stdio".into());
+                }
+                add("command", command.clone().into());
+                add("args", json!(args));
+                "env"
+            }
         };
-        arguments.push(match value {
-            Some(value) if takes_paths(name) => format!("{name}={}", paths(value, folder)?),
-            Some(value) => format!("{name}={value}"),
-            None => name.to_owned(),
+        if let Some(env) = env {
+            add(variables, env);
+        }
+        Value::Object(entry)
+    }
+
+    /// For people, such as `.cursor/mcp.json in your project`.
+    pub(super) fn file(self) -> String {
+        let known = known(self);
+        let mut places: Vec<String> = Vec::new();
+        let project = known.project.iter().take(1);
+        let project = project.map(|(_, path)| format!("{path} in your project"));
+        let user = known.user.iter().take(1).map(|(root, path)| match root {
+            Root::Variable(_, "") | Root::Home | Root::Project => format!("~/{path}"),
+            Root::Variable(_, folder) => format!("~/{folder}/{path}"),
+            Root::Application => path.rsplit('/').next().map_or_else(String::new, |file| {
+                format!("{file} in the folder of its settings")
+            }),
         });
-    }
-    Ok(arguments)
-}
-
-/// Clients start programs in a folder of their own choice, so paths must be absolute.
-fn takes_paths(option: &str) -> bool {
-    PATHS.contains(&option)
-        || GrantWord::ALL
-            .iter()
-            .any(|word| word.is_path() && word.option() == option)
-}
-
-/// Keeps the name behind the path, and the name of an installed tool. Fails if the path does not exist.
-fn tool(typed: &str, folder: &Path, names: &InstalledNames) -> anyhow::Result<String> {
-    if names
-        .find(typed.split('#').next().unwrap_or_default())
-        .is_some()
-    {
-        return Ok(typed.to_owned());
-    }
-    let (path, name) = match typed.rsplit_once('#') {
-        Some((path, name)) if !folder.join(typed).exists() => (path, Some(name)),
-        _ => (typed, None),
-    };
-    let shipped = bundled::component(Path::new(path));
-    if shipped.is_none() && !folder.join(path).exists() {
-        return Err(BadRequest(format!("there is no tool at {path}")).into());
-    }
-    let path = absolute(shipped.as_deref().unwrap_or(Path::new(path)), folder)?;
-    Ok(name.map_or(path.clone(), |name| format!("{path}#{name}")))
-}
-
-/// Makes `HOST` absolute in `HOST` or `HOST=GUEST`, also in a list with commas, but not a pattern with a leading `*`.
-fn paths(value: &str, folder: &Path) -> anyhow::Result<String> {
-    let whole = |spec: &str| -> anyhow::Result<String> {
-        let (host, guest) = spec
-            .split_once('=')
-            .map_or((spec, None), |(host, guest)| (host, Some(guest)));
-        let host = if host.starts_with('*') {
-            host.to_owned()
+        if known.is_project_first {
+            places.extend(project.chain(user));
         } else {
-            absolute(Path::new(host), folder)?
+            places.extend(user.chain(project));
+        }
+        places.join(", or ")
+    }
+
+    /// The file to write, and others that this client may read.
+    pub(super) fn find(
+        self,
+        scope: Scope,
+        folder: &Path,
+    ) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
+        let known = known(self);
+        let has_both = !known.project.is_empty() && !known.user.is_empty();
+        if scope != Scope::Default && !has_both {
+            let message = format!(
+                "{} has only one configuration file; leave out --project and --user, or name a file with --file=FILE",
+                self.name()
+            );
+            return Err(BadRequest(message).into());
+        }
+        let is_project = match scope {
+            Scope::Default => known.is_project_first || known.user.is_empty(),
+            scope => scope == Scope::Project,
         };
-        Ok(guest.map_or(host.clone(), |guest| format!("{host}={guest}")))
-    };
-    Ok(value
-        .split(',')
-        .map(whole)
-        .collect::<anyhow::Result<Vec<_>>>()?
-        .join(","))
+        let places = if is_project {
+            known.project
+        } else {
+            known.user
+        };
+        let paths = places
+            .iter()
+            .map(|(root, path)| Ok(base(*root, folder)?.join(path)))
+            .collect::<anyhow::Result<Vec<PathBuf>>>()?;
+        let exists = |path: &&PathBuf| path.symlink_metadata().is_ok();
+        let has_folder = |path: &&PathBuf| path.parent().is_some_and(Path::is_dir);
+        let chosen = paths
+            .iter()
+            .find(exists)
+            .or_else(|| paths.iter().find(has_folder))
+            .or(paths.first())
+            .cloned()
+            .context("a client has no place")?;
+        let others = paths.iter().filter(|path| **path != chosen && exists(path));
+        Ok((chosen.clone(), others.cloned().collect()))
+    }
+
+    pub(super) fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
 }
 
-fn absolute(path: &Path, folder: &Path) -> anyhow::Result<String> {
-    let joined = folder.join(path);
-    let path: PathBuf = joined.canonicalize().unwrap_or(joined);
-    path.into_os_string().into_string().map_err(|path| {
-        BadRequest(format!(
-            "a configuration cannot hold a path that is not Unicode: {}",
-            path.display()
-        ))
-        .into()
+fn base(root: Root, folder: &Path) -> anyhow::Result<PathBuf> {
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let home = || {
+        set("HOME").ok_or_else(|| {
+            let message = "cannot find the client's configuration, because HOME is not set to an absolute path; set it, \
+                           or name the file with --file=FILE";
+            BadRequest(message.to_owned())
+        })
+    };
+    Ok(match root {
+        Root::Project => folder.to_owned(),
+        Root::Home => home()?,
+        Root::Variable(name, below) => match set(name) {
+            Some(folder) => folder,
+            None => home()?.join(below),
+        },
+        Root::Application if cfg!(target_os = "macos") => {
+            home()?.join("Library/Application Support")
+        }
+        Root::Application => return base(CONFIG, folder),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::mcp::Mcp;
-    use super::{Client, FLAGS, InstalledNames, arguments, entry, takes_paths};
-    use clap::{Args, Command};
+    use clap::ValueEnum;
     use serde_json::json;
-    use std::path::Path;
 
-    fn of(typed: &str, folder: &Path) -> Vec<String> {
-        let typed: Vec<String> = typed.split(' ').map(str::to_owned).collect();
-        arguments(&typed, folder, &InstalledNames::default()).unwrap()
-    }
+    use super::{CLIENTS, Client, Launch};
 
     #[test]
-    fn every_path_is_absolute_and_the_wish_to_print_is_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = folder.path().canonicalize().unwrap();
-        std::fs::write(at.join("t.wasm"), "").unwrap();
-        let root = at.display();
-        for (typed, expected) in [
-            (
-                "mcp --print-config cursor t.wasm",
-                format!("mcp {root}/t.wasm"),
-            ),
-            (
-                "mcp t.wasm#one --print-config=cursor",
-                format!("mcp {root}/t.wasm#one"),
-            ),
-            (
-                "mcp t.wasm --allow-read . --timeout 5s",
-                format!("mcp {root}/t.wasm --allow-read={root} --timeout=5s"),
-            ),
-            (
-                "mcp t.wasm --allow-read=.=/work,/etc",
-                format!("mcp {root}/t.wasm --allow-read={root}=/work,/etc"),
-            ),
-            (
-                "mcp --no-config t.wasm --deny-read=*.key",
-                format!("mcp --no-config {root}/t.wasm --deny-read=*.key"),
-            ),
-        ] {
-            assert_eq!(of(typed, &at).join(" "), expected);
-        }
-        let missing = ["mcp".to_owned(), "nothing.wasm".to_owned()];
-        assert!(
-            arguments(&missing, &at, &InstalledNames::default())
-                .unwrap_err()
-                .to_string()
-                .contains("nothing.wasm")
-        );
-    }
-
-    #[test]
-    fn what_an_option_takes_is_known_for_all_of_them() {
-        let command = Mcp::augment_args(Command::new("mcp"));
-        let name = |argument: &clap::Arg| argument.get_long().map(|name| format!("--{name}"));
-        let flags = command.get_arguments().filter(|argument| {
-            !argument.get_action().takes_values() || argument.is_require_equals_set()
-        });
-        let mut flags: Vec<String> = flags.filter_map(name).collect();
-        flags.sort();
-        assert_eq!(flags, FLAGS);
-        // Help names the value of an option.
-        let is_path = |argument: &clap::Arg| {
-            let mut names = argument.get_value_names().into_iter().flatten();
-            names.any(|name| ["DIR", "PATH", "FILE"].contains(&name.as_str()))
+    fn each_client_has_its_own_form() {
+        let launch = Launch {
+            program: "/bin/toolcell".to_owned(),
+            arguments: vec!["mcp".to_owned()],
+            home: Some("/state".to_owned()),
         };
-        for argument in command.get_arguments() {
-            let option = name(argument).unwrap_or_default();
-            assert_eq!(takes_paths(&option), is_path(argument), "{option}");
+        let env = json!({ "TOOLCELL_HOME": "/state" });
+        let plain = json!({ "command": "/bin/toolcell", "args": ["mcp"], "env": env });
+        let typed =
+            json!({ "type": "stdio", "command": "/bin/toolcell", "args": ["mcp"], "env": env });
+        let local =
+            json!({ "type": "local", "command": ["/bin/toolcell", "mcp"], "environment": env });
+        let extension = json!({ "enabled": true, "type": "stdio", "name": "it", "cmd": "/bin/toolcell", "args": ["mcp"],
+                                "timeout": 300, "envs": env });
+        let named =
+            json!({ "name": "it", "command": "/bin/toolcell", "args": ["mcp"], "env": env });
+        for client in Client::value_variants() {
+            let expected = match client {
+                Client::ClaudeCode | Client::Vscode => &typed,
+                Client::Opencode => &local,
+                Client::Goose => &extension,
+                Client::Continue => &named,
+                _ => &plain,
+            };
+            assert_eq!(&client.entry("it", &launch), expected, "{client:?}");
+            assert!(CLIENTS.iter().any(|(name, _)| name == client), "{client:?}");
         }
-    }
-
-    #[test]
-    fn each_client_has_its_own_shape() {
-        let of = |client| entry(client, "/bin/toolcell", &["mcp".to_owned()], Some("/state"));
-        let desktop = of(Client::ClaudeDesktop);
-        assert_eq!(
-            desktop["mcpServers"]["toolcell"],
-            json!({ "command": "/bin/toolcell", "args": ["mcp"], "env": { "TOOLCELL_HOME": "/state" } })
-        );
-        assert_eq!(of(Client::Cursor), desktop);
-        assert_eq!(of(Client::Vscode)["servers"]["toolcell"]["type"], "stdio");
-        assert_eq!(
-            of(Client::ClaudeCode)["mcpServers"]["toolcell"]["type"],
-            "stdio"
-        );
     }
 }

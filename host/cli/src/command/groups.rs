@@ -8,7 +8,9 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Call tools", &["call", "batch", "describe", "search"]),
     (
         "Connect agents and models",
-        &["mcp", "serve", "bundle", "export", "respond", "surface"],
+        &[
+            "connect", "mcp", "serve", "bundle", "export", "respond", "surface",
+        ],
     ),
     ("Use many machines", &["work", "cluster"]),
     (

@@ -4,15 +4,13 @@ use std::sync::Arc;
 use crate::runtime::Runtime;
 use anyhow::Context;
 use clap::Args;
-use toolcell::Home;
-use toolcell_config::InstalledNames;
 
-use super::clients::{self, Client};
-use super::exit::{BadRequest, Exit};
+use super::clients::Client;
+use super::exit::Exit;
+use super::launch::Launch;
 use super::serving::{self, ServingOptions};
 use super::starting::{Early, Ready};
-use super::target::{BuildPermission, Target};
-use super::{ask, folder, show};
+use super::{ask, connect, show};
 
 /// Offers tools to an MCP client, on standard input and output. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -46,7 +44,7 @@ impl Mcp {
         if std::io::stdin().is_terminal() {
             show::say(
                 "toolcell mcp speaks MCP on standard input and output, and an MCP client starts it; for the entry in a \
-                 client's configuration: toolcell mcp --print-config=CLIENT TOOL...",
+                 client's configuration: toolcell connect CLIENT TOOL...",
             );
         }
         let done = runtime.block_on(async {
@@ -69,30 +67,14 @@ impl Mcp {
 
     fn print(&self, client: Client) -> anyhow::Result<Exit> {
         let folder = std::env::current_dir().context("cannot find the current folder")?;
-        let typed: Option<Vec<String>> = std::env::args_os()
-            .skip(1)
-            .map(|argument| argument.into_string().ok())
-            .collect();
-        let typed = typed.ok_or_else(|| {
-            BadRequest("a configuration cannot hold what is not Unicode".to_owned())
-        })?;
-        let home = Home::find()?;
-        let names = InstalledNames::here(&home, self.serving.options.policy.named());
-        let extra = self.serving.project_file(&names, &folder)?;
-        let text = clients::config(client, &typed, &extra, (&folder, &names))?;
-        // A configuration that cannot be served is not worth pasting.
-        for tool in &self.serving.tools {
-            let target = Target::named(tool, &names);
-            if !target.is_installed()
-                && folder::components(&target.path).is_ok_and(|found| found.is_some())
-            {
-                continue;
-            }
-            target
-                .locate(&home, BuildPermission::No)
-                .map_err(|refusal| BadRequest(refusal.message))?;
-        }
+        let launch = Launch::typed(&self.serving, 1, &folder)?;
+        let entry = client.entry(connect::NAME, &launch);
+        let slot = client.slots(connect::NAME).pop().unwrap_or_default();
+        let text = client.format().snippet(&slot, &entry)?;
         show::say(&format!("paste this into {}:", client.file()));
-        show::print(show::json_for_terminals(&text).as_bytes())
+        if client.format() == connect::Format::Json {
+            return show::print(show::json_for_terminals(&text).as_bytes());
+        }
+        show::text(&text)
     }
 }

@@ -15,6 +15,7 @@ mod clients;
 mod cluster;
 mod completions;
 mod configuration;
+mod connect;
 mod deferred_args;
 pub(crate) mod describe;
 mod doctor;
@@ -29,6 +30,7 @@ mod groups;
 mod input;
 mod inspect;
 mod install;
+mod launch;
 mod log;
 mod man;
 mod mcp;
@@ -82,11 +84,11 @@ use deferred_args::DeferredArgs;
 )]
 #[command(
     after_help = "Exit codes: 0 success, 1 tool failed, 2 bad request, 3 refused, 4 limit reached, 5 canceled, 6 approval \
-                  needed (policy check) or signer not trusted (verify), 70 internal error. `toolcell explain CODE` \
+                  needed (policy check), signer not trusted (verify) or nothing written (connect), 70 internal error. `toolcell explain CODE` \
                   explains an error.\n\nEnvironment: TOOLCELL_HOME names the folder of all state; TOOLCELL_LOG=debug (or \
                   error, warn, info, trace) reports the phases of calls on standard error.\n\nExamples:\n  \
                   toolcell install ghcr.io/example/jq:1\n  toolcell describe jq\n  toolcell call jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
-                  toolcell mcp jq --print-config=claude-code\n  toolcell new word-count"
+                  toolcell connect claude-code jq\n  toolcell new word-count"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -113,6 +115,8 @@ enum Command {
     Outdated(DeferredArgs<install::Outdated>),
     /// Remove an installed tool
     Remove(DeferredArgs<install::Remove>),
+    /// Write the entry that starts toolcell into a client's configuration, or undo it
+    Connect(DeferredArgs<connect::Connect>),
     /// Serve tools to an MCP client over stdio
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Serve tools over HTTP, as MCP and as a plain API
@@ -221,6 +225,7 @@ pub(super) fn run() -> ExitCode {
         Command::Update(DeferredArgs(command)) => command.run(),
         Command::Outdated(DeferredArgs(command)) => command.run(),
         Command::Remove(DeferredArgs(command)) => command.run(),
+        Command::Connect(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
         #[cfg(feature = "cluster")]

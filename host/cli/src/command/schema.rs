@@ -38,6 +38,7 @@ const SCHEMAS: &[(&str, &str)] = schemas![
     "calls",
     "check",
     "common",
+    "connect",
     "describe",
     "doctor",
     "error",
