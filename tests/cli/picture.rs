@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::approvals::Place;
 use super::approvals::terminal::Terminal;
-use crate::support::{component, root};
+use crate::support::{Toolcell, component, root};
 
 /// The commands, and what the user types when one asks.
 const SESSION: [(&str, Option<&str>); 5] = [
@@ -69,6 +69,11 @@ fn session() -> Vec<String> {
     std::fs::write(folder.join("../home/toolcell.toml"), RULE).unwrap();
     std::fs::copy(shell, folder.join("shell.wasm")).unwrap();
     std::fs::copy(component("example-tools/files"), folder.join("files.wasm")).unwrap();
+    // Compiled beforehand, because a terminal waits for half a minute only.
+    for tool in ["shell.wasm", "files.wasm"] {
+        let tool = folder.join(tool).display().to_string();
+        Toolcell::new(["describe", &tool]).run().exits(0);
+    }
     let mut lines = Vec::new();
     for (command, answer) in SESSION {
         lines.push(format!("$ {command}"));
