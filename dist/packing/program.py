@@ -14,7 +14,7 @@ from pathlib import Path
 from .files import ROOT, File, Tree, gzipped
 
 PROGRAM_MB_MAX = 50
-"""Maximum size of an optimised program, in millions of bytes: see docs/decisions/0030 and 0032."""
+"""Maximum size of an optimised program, in millions of bytes: see docs/decisions/0032."""
 
 ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 MACH_CPUS = {0x01000007: "x86_64", 0x0100000C: "aarch64"}

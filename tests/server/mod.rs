@@ -31,7 +31,7 @@ mod questions;
 mod reading;
 mod records;
 mod repeats;
-mod sign_in;
+pub(crate) mod sign_in;
 mod stopping;
 mod surface;
 mod tasks;

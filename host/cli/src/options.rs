@@ -52,11 +52,11 @@ pub(crate) struct CallOptions {
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
 pub(crate) struct WorkspaceOptions {
-    /// Give tools the files of a workspace as /workspace, where relative paths start; makes the workspace if there is none
-    /// (see `toolcell workspace`). Without a name, each session of a server has its own
+    /// Keep files between calls in a workspace, which tools see as /workspace and where relative paths start; created if
+    /// missing (see `toolcell workspace`). Without NAME, each session of a server gets its own
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     workspace: Option<String>,
-    /// If the call does not succeed, put the workspace back as it was
+    /// Restore the workspace if the call does not succeed
     #[arg(long, requires = "workspace")]
     workspace_rollback: bool,
 }
@@ -132,7 +132,7 @@ pub(crate) struct RunOptions {
     pub(crate) retry: RetryOptions,
     #[command(flatten)]
     pub(crate) approvals: ApprovalOptions,
-    /// Have workers of a cluster run the calls: of the one that [cluster] of toolcell.toml names, or of the NATS server at URL
+    /// Run the calls on workers of the cluster, at the NATS server URL [default: the servers of [cluster] in toolcell.toml]
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true)]
     cluster: Option<Option<String>>,
 }
@@ -197,7 +197,7 @@ pub(crate) struct GrantOptions {
     /// Trust the CA certificates in a PEM file, in addition to the public ones, for tools' https requests
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// Look names up at this name server, ADDRESS or ADDRESS:PORT, instead of the servers in /etc/resolv.conf
+    /// Use this DNS server, ADDRESS or ADDRESS:PORT, instead of those in /etc/resolv.conf
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = dns_server)]
     dns_server: Vec<SocketAddr>,
 }
@@ -329,7 +329,8 @@ fn dns_server(text: &str) -> Result<SocketAddr, String> {
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Policy")]
 pub(crate) struct PolicyOptions {
-    /// Mode for calls that need an approval: toolcell asks, denies them, or denies them and runs nothing with effects
+    /// Calls that need an approval: ask for it (default), deny them (non_interactive), or deny them and all calls with
+    /// effects (plan)
     #[arg(long, value_name = "MODE", value_parser = words::<Mode, 3>(MODES.map(Mode::as_str)))]
     mode: Option<Mode>,
     /// Use FILE instead of the project's toolcell.toml
@@ -466,7 +467,7 @@ pub(crate) struct LimitOptions {
     /// CPU budget in units of fuel; 15 to 35 million take about 1 ms [default: 500000000000]
     #[arg(long, value_name = "N")]
     fuel: Option<u64>,
-    /// CPU time of a tool that is metered by it in place of fuel [default: 30s]
+    /// CPU time limit for tools that are metered by time instead of fuel [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     cpu: Option<Duration>,
     /// Memory limit of the call [default: 256MiB]
@@ -475,10 +476,10 @@ pub(crate) struct LimitOptions {
     /// Maximum size of the output [default: 8MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_output: Option<u64>,
-    /// Maximum bytes written to files, holes in sparse files included [default: 1GiB]
+    /// Maximum bytes written to files, including holes in sparse files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_disk: Option<u64>,
-    /// Maximum size of all artifacts of the tool together [default: 1GiB]
+    /// Maximum total size of the tool's artifacts [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_artifact_bytes: Option<u64>,
 }
@@ -534,7 +535,7 @@ pub(crate) struct ApprovalOptions {
     /// How long a call waits for its approval [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = expiry)]
     approval_timeout: Option<Duration>,
-    /// Session that an "always" approval is valid for [default: $TOOLCELL_SESSION, else the terminal session]
+    /// Session in which an "always" approval is valid [default: $TOOLCELL_SESSION, else the terminal session]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
 }

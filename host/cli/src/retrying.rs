@@ -5,8 +5,8 @@ use toolcell::Policy;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct RetryOptions {
-    /// Run a call again, at most N times, if it failed for a reason that can go away, and repeating it does no harm. All
-    /// attempts together have the limits of one call [default: 0]
+    /// Retry a call at most N times if it failed for a temporary reason and is safe to repeat. All attempts share the
+    /// limits of one call [default: 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=9))]
     retry: Option<u32>,
 }

@@ -58,30 +58,30 @@ pub(crate) type TokenCallers = Arc<Mutex<Vec<Arc<str>>>>;
 /// Which tools a server offers, and with what.
 #[derive(Debug, Args)]
 pub(crate) struct ServingOptions {
-    /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
-    /// one of its tools [default: the tools of toolcell.toml]
+    /// An installed tool, a .wasm file, a folder of such files, or a built source folder; add #NAME for one of its tools
+    /// [default: the tools in toolcell.toml]
     #[arg(value_name = "TOOL")]
     pub(crate) tools: Vec<String>,
-    /// Offer the tools that came with toolcell, too (`toolcell list` shows them)
+    /// Also offer the tools that came with toolcell (`toolcell list` shows them)
     #[arg(long)]
     toolbox: bool,
     /// Number of tools to list up front [default: 125]; clients reach the rest through search_tools and load_tool
     #[arg(long, value_name = "N")]
     max_listed: Option<usize>,
-    /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
+    /// Role of the callers; [surface.roles] in toolcell.toml lists its tools
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
-    /// Use the cluster of the NATS server at URL [default: the servers of [cluster] in toolcell.toml]: its workers
-    /// (`toolcell work`) run the calls, with their own grants and rules
+    /// Run the calls on the workers (`toolcell work`) of a cluster, with the workers' grants and rules, at the NATS server
+    /// URL [default: the servers of [cluster] in toolcell.toml]
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true)]
     cluster: Option<Option<String>>,
-    /// Append the record of every call to FILE, one JSON line each
+    /// Append the record of every call to FILE, as one line of JSON
     #[arg(long, value_name = "FILE")]
     record_to: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) options: CallOptions,
-    /// Memory that all calls share. Each call reserves its --memory, its output limit and some overhead, and waits
-    /// until that is free [default: half of this machine's memory]
+    /// Memory limit for all calls in total. Each call reserves its --memory, its output limit and some overhead, and waits
+    /// until that much is free [default: half of this machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
     memory_total: Option<u64>,
     /// The memory budget of this process's calls, also after the configuration is replaced.

@@ -40,14 +40,14 @@ fn program() -> &'static Path {
 }
 
 /// The registry, while it runs.
-pub(super) struct Debian {
+pub(in crate::cli) struct Debian {
     child: Child,
-    pub(super) host: String,
+    pub(in crate::cli) host: String,
     _folder: tempfile::TempDir,
 }
 
 impl Debian {
-    pub(super) fn start(with_password: bool) -> Self {
+    pub(in crate::cli) fn start(with_password: bool) -> Self {
         let (guard, folder) = scratch();
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()

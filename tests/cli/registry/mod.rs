@@ -13,6 +13,7 @@ use toolcell_install::registry::{Registries, RegistrySettings};
 use toolcell_install::source::{ComponentSink, Referrer, ReferrerKind, ResolvedReference};
 use toolcell_spec::Refusal;
 
+pub(super) use debian::Debian;
 pub(crate) use pushing::edited;
 
 /// What a pull gives: what the reference stands for, and the component.

@@ -106,7 +106,7 @@ pub(super) fn now() -> i64 {
 }
 
 /// An authorization server, as far as a resource server sees it: metadata and keys.
-pub(super) struct Issuer {
+pub(crate) struct Issuer {
     pub(super) server: Server,
     pub(super) signer: Signer,
     documents: Arc<Mutex<Documents>>,
@@ -121,7 +121,7 @@ struct Documents {
 
 impl Issuer {
     /// With a P-256 key of the id `one`.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Signer::ec())
     }
 
@@ -163,7 +163,7 @@ impl Issuer {
         issuer
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.server.url("")
     }
 
@@ -199,9 +199,13 @@ impl Issuer {
 
     /// The claims of a good token of `sub` for `web`.
     pub(super) fn claims(&self, web: &Web, sub: &str) -> Value {
+        self.claims_for(&format!("http://{}/mcp", web.address), sub)
+    }
+
+    fn claims_for(&self, resource: &str, sub: &str) -> Value {
         json!({
             "iss": self.url(),
-            "aud": format!("http://{}/mcp", web.address),
+            "aud": resource,
             "sub": sub,
             "client_id": "test",
             "iat": now(),
@@ -212,6 +216,12 @@ impl Issuer {
 
     pub(super) fn token(&self, web: &Web, sub: &str) -> String {
         self.signer.token(&self.header(), &self.claims(web, sub))
+    }
+
+    /// A token of `sub` for a server that runs elsewhere.
+    pub(crate) fn token_for(&self, resource: &str, sub: &str) -> String {
+        let claims = self.claims_for(resource, sub);
+        self.signer.token(&self.header(), &claims)
     }
 
     /// The section of the settings.

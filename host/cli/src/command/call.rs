@@ -36,15 +36,15 @@ use super::{batch, hooks, input, interrupts, saved};
 pub(super) struct Call {
     /// An installed tool, a .wasm file or a built source folder; add #NAME if it contains several tools
     tool: String,
-    /// The arguments: JSON, @FILE, - for standard input, or NAME=VALUE for each, with the type that the tool declares
-    /// (NAME:=JSON for any value; a NAME that is repeated is a list)
+    /// The arguments: one JSON object, @FILE, - for standard input, or NAME=VALUE pairs, whose types the tool declares.
+    /// NAME:=JSON sets any value; repeat a NAME to make a list
     #[arg(value_name = "JSON|@FILE|-|NAME=VALUE")]
     input: Vec<String>,
-    /// Build the source folder first if it has changed. A build runs its code as you, outside the sandbox
+    /// Build the source folder first if it has changed. A build runs native code as you, outside the sandbox
     #[arg(long)]
     build: bool,
-    /// An installed tool, a .wasm file, or the source folder of a tool that is built, whose tools the tool may call, if
-    /// --allow-tool names them [default: the tools in toolcell.toml]
+    /// Load further tools that this tool can call if --allow-tool names them: an installed tool, a .wasm file or a built
+    /// source folder [default: the tools in toolcell.toml]
     #[arg(long = "with", value_name = "TOOL")]
     callable: Vec<String>,
     /// Print only the tool_result record, as JSON, to standard output
@@ -53,7 +53,7 @@ pub(super) struct Call {
     /// Print the full record of the call: declaration, invocation, decisions, progress, result and events
     #[arg(long)]
     print_record: bool,
-    /// Save the result's artifacts as new files in this folder; creates the folder
+    /// Save the result's artifacts as new files in this folder, which is created if it is missing
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
     #[command(flatten)]

@@ -85,9 +85,9 @@ use deferred_args::DeferredArgs;
 #[command(
     after_help = "Exit codes: 0 success, 1 tool failed, 2 bad request, 3 refused, 4 limit reached, 5 canceled, 6 approval \
                   needed (policy check), signer not trusted (verify) or nothing written (connect), 70 internal error. `toolcell explain CODE` \
-                  explains an error.\n\nEnvironment: TOOLCELL_HOME names the folder of all state; TOOLCELL_LOG=debug (or \
-                  error, warn, info, trace) reports the phases of calls on standard error.\n\nExamples:\n  \
-                  toolcell install ghcr.io/example/jq:1\n  toolcell describe jq\n  toolcell call jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
+                  explains an error.\n\nEnvironment: TOOLCELL_HOME is the folder for all state; TOOLCELL_LOG=debug (or \
+                  error, warn, info, trace) prints the phases of calls to standard error.\n\nExamples:\n  \
+                  toolcell install ./jq.wasm\n  toolcell describe jq\n  toolcell call jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
                   toolcell connect claude-code jq\n  toolcell new word-count"
 )]
 struct Cli {
@@ -121,7 +121,7 @@ enum Command {
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Serve tools over HTTP, as MCP and as a plain API
     Serve(DeferredArgs<serve::Serve>),
-    /// Run calls that the gateways of a cluster accept
+    /// Run the calls of a cluster on this machine
     #[cfg(feature = "cluster")]
     Work(DeferredArgs<work::Work>),
     /// Show the workers and calls of a cluster
@@ -149,9 +149,9 @@ enum Command {
     Trust(DeferredArgs<trust::TrustProject>),
     /// List and answer approval requests
     Approvals(DeferredArgs<approvals::Approvals>),
-    /// Approve a call that waits
+    /// Approve a waiting call
     Approve(DeferredArgs<approvals::Approve>),
-    /// Deny a call that waits
+    /// Deny a waiting call
     Deny(DeferredArgs<approvals::Deny>),
     /// Set, list and remove secrets for tools' requests
     Secrets(DeferredArgs<secrets::Secrets>),
@@ -177,11 +177,11 @@ enum Command {
     Events(DeferredArgs<events::Events>),
     /// Check the call log for tampering
     Log(DeferredArgs<log::Log>),
-    /// Copy all of toolcell's state, also while it is in use
+    /// Back up all of toolcell's state, even while it is in use
     Backup(DeferredArgs<backup::Backup>),
     /// Fetch a stored result or artifact by its reference
     Artifact(DeferredArgs<artifact::Artifact>),
-    /// Print a session's calls as an agentool reasoning trace, or add the agent's steps to it
+    /// Print a session's calls as an agentool reasoning trace, or add steps to it
     Trace(DeferredArgs<trace::Trace>),
     /// Score an agent's trace against eval cases
     Eval(DeferredArgs<eval::Eval>),

@@ -39,8 +39,8 @@ use super::starting::Ready;
 pub(super) struct Serve {
     #[command(flatten)]
     serving: ServingOptions,
-    /// Address to listen on, or unix:PATH for a socket in the file system; port 0 picks a free port. A socket that systemd
-    /// passes takes its place
+    /// Address to listen on, or unix:PATH for a socket in the file system; port 0 picks a free port. A socket passed by
+    /// systemd replaces it
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -57,23 +57,23 @@ pub(super) struct Serve {
         help_heading = "HTTP"
     )]
     token_file: Option<PathBuf>,
-    /// Take the tokens of approvers in FILE, one a line, `NAME TOKEN` or `TOKEN`: they answer questions about calls at
-    /// /v1/approvals, and make no calls
+    /// Read tokens of approvers from FILE, one `NAME TOKEN` or `TOKEN` per line. Approvers answer approval requests at
+    /// /v1/approvals and cannot make calls
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     approver_token_file: Option<PathBuf>,
-    /// Serve an Arcade engine at /worker: it signs its tokens with the secret in FILE, of at least 16 characters
+    /// Serve an Arcade engine at /worker. It signs its tokens with the secret in FILE, which has at least 16 characters
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     arcade_secret_file: Option<PathBuf>,
     /// Do not require a token. Any program on this machine can then call the tools. Loopback only
     #[arg(long, help_heading = "HTTP")]
     no_token: bool,
-    /// A Host that requests may name, beside the loopback names, such as tools.example.com
+    /// Accept requests for this Host, such as tools.example.com, in addition to the loopback names
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = host, help_heading = "HTTP")]
     allow_host: Vec<Authority>,
-    /// An Origin that requests may come from, such as https://app.example.com
+    /// Accept requests from web pages of this Origin, such as https://app.example.com
     #[arg(long, value_name = "URL", value_delimiter = ',', help_heading = "HTTP")]
     allow_origin: Vec<String>,
-    /// How standard error has a line for each call and for refused access
+    /// Format of the log on standard error, which has a line for each call and each refused request
     #[arg(
         long,
         value_name = "FORM",
@@ -82,8 +82,8 @@ pub(super) struct Serve {
         help_heading = "Log"
     )]
     log: LogForm,
-    /// Leave out what matters less: info has every call, warning those that failed and refused access, error what keeps
-    /// calls from running
+    /// Lowest level to log: info logs every call, warning only failed calls and refused requests, error only problems that
+    /// stop calls from running
     #[arg(
         long,
         value_name = "LEVEL",
@@ -293,7 +293,7 @@ impl Serve {
                 return Err(BadRequest(why.to_owned()).into());
             }
             if self.allow_host.is_empty() {
-                let why = "others reach this server by a name: say which with --allow-host=NAME";
+                let why = "clients on other machines reach this server by a name: allow it with --allow-host=NAME";
                 return Err(BadRequest(why.to_owned()).into());
             }
         }

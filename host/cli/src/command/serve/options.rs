@@ -20,20 +20,19 @@ const MODE_MAX: u32 = 0o777;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server limits")]
 pub(super) struct LimitOptions {
-    /// Calls that run at once; others wait [default: 64]
+    /// Maximum number of calls that run at once; further calls wait [default: 64]
     #[arg(long, value_name = "N", value_parser = call_count)]
     max_calls: Option<u32>,
-    /// Open requests of clients that have authenticated; those beyond wait for 5 s, and then get 503 [default: 192]
+    /// Maximum number of open requests of authenticated clients; further requests wait 5 s, then get 503 [default: 192]
     #[arg(long, value_name = "N", value_parser = request_count)]
     max_requests: Option<u32>,
-    /// Close a connection without a request after this time; it should be longer than the idle time of a proxy
-    /// [default: 75s]
+    /// Close a connection that is idle for this long; use more than the idle time of your proxy [default: 75s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     keep_alive: Option<Duration>,
-    /// Time in which new requests are still taken after SIGTERM, while /readyz answers 503 [default: none]
+    /// After SIGTERM, accept new requests for this long while /readyz already answers 503 [default: none]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     drain_delay: Option<Duration>,
-    /// Time that running calls then get to finish, before they are canceled [default: 5s]
+    /// Then give running calls this long to finish before they are canceled [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     drain: Option<Duration>,
 }
@@ -42,26 +41,27 @@ pub(super) struct LimitOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Deployment")]
 pub(super) struct DeploymentOptions {
-    /// The URL by which clients reach the server through a proxy, such as https://example.com/tools: for the URLs that it
-    /// prints and answers with. Its host is allowed, too
+    /// URL of the server behind a proxy, such as https://example.com/tools. The server uses it in every URL that it prints
+    /// or returns, and accepts requests for its host
     #[arg(long, value_name = "URL", value_parser = PublicUrl::parse)]
     pub(super) public_url: Option<PublicUrl>,
-    /// A proxy whose X-Forwarded-For names the client in the log: its IP address, or `unix` for the socket of --listen
+    /// Log the client that X-Forwarded-For names if the request comes from this proxy: an IP address, or `unix` for the
+    /// socket of --listen
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub(super) trusted_proxy: Vec<Peer>,
-    /// Read the tokens that /metrics needs from FILE, as --token-file; callers' tokens do not open it then. Turns the
-    /// metrics on
+    /// Read tokens for /metrics from FILE, in the format of --token-file; callers' tokens no longer open it. Turns metrics
+    /// on
     #[arg(long, value_name = "FILE")]
     pub(super) metrics_token_file: Option<PathBuf>,
-    /// Answer /metrics and probes at an address of their own, without a token unless --metrics-token-file names some. Turns
-    /// the metrics on
+    /// Serve /metrics and probes at a separate address, without a token unless --metrics-token-file is given. Turns metrics
+    /// on
     #[arg(long, value_name = "ADDRESS")]
     pub(super) metrics_listen: Option<SocketAddr>,
-    /// Mode of the file of --listen=unix:PATH, in octal
+    /// File mode of the socket of --listen=unix:PATH, in octal
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
     pub(super) listen_mode: u32,
-    /// Check configuration, tools, keys, token files and addresses, print what was checked, and exit: 0 if a server would
-    /// start
+    /// Check the configuration, tools, keys, token files and addresses, print the results, and exit with 0 if the server
+    /// would start
     #[arg(long)]
     pub(super) check: bool,
     /// Print the checks as JSON
