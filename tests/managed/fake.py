@@ -116,6 +116,8 @@ class Queue:
         # What requests said that none may say.
         self.wrong: list[str] = []
         self.counts: dict[str, int] = {}
+        # Another queue has other ids.
+        self.name = f"{random.randrange(1 << 24):06x}"
         self.numbers = 0
         self.server = Server(("127.0.0.1", 0), handler(self))
         self.server.daemon_threads = True
@@ -143,7 +145,7 @@ class Queue:
     def add(self, turns: list[list[Event]]) -> Session:
         """`turns`: tool uses, without what the API adds; `confirm` of one that asks is what the user says."""
         with self.lock:
-            session = Session(f"sesn_{self.number():06}", [list(turn) for turn in turns])
+            session = Session(f"sesn_{self.name}{self.number():06}", [list(turn) for turn in turns])
             self.sessions[session.id] = session
             self.put(session, {"type": "user.message", "content": [{"type": "text", "text": "go"}]})
             self.go_on(session)
@@ -152,13 +154,13 @@ class Queue:
 
     def add_work(self, session: Session) -> Work:
         with self.lock:
-            work = Work(f"work_{self.number():06}", session.id)
+            work = Work(f"work_{self.name}{self.number():06}", session.id)
             self.works[work.id] = work
             return work
 
     def put(self, session: Session, event: Event) -> Event:
         with self.lock:
-            event = {"id": f"sevt_{self.number():08}", "processed_at": now(), **event}
+            event = {"id": f"sevt_{self.name}{self.number():06}", "processed_at": now(), **event}
             session.events.append(event)
             for reader in session.readers:
                 reader.put(event)

@@ -39,7 +39,7 @@ class Worker:
     def __init__(self, world: "World", home: Path, *options: str):
         self.world, self.home = world, home
         home.mkdir(parents=True, exist_ok=True)
-        self.log = home / f"log-{world.queue.number()}"
+        self.log = home / f"log-{world.queue.name}-{world.queue.number()}"
         self.options = ["--idle-timeout=1s", f"--base-url={world.queue.url}", f"--allow-write={world.shared}", *options]
         self.start()
 
@@ -99,7 +99,7 @@ class World:
 
     def append(self, file: str, text: str, wait_ms: int = 0, **more: str) -> Event:
         input = {"path": str(self.shared / file), "text": text, "wait_ms": wait_ms}
-        return {"type": "agent.custom_tool_use", "name": "ledger__append", "input": input, **more}
+        return {"type": "agent.custom_tool_use", "name": "append", "input": input, **more}
 
     def close(self) -> None:
         for worker in self.workers:
@@ -212,7 +212,7 @@ def a_call_of_another_client_is_left_to_it(world: World) -> None:
 @case
 def an_interrupt_ends_the_call_and_those_behind_it(world: World) -> None:
     world.worker()
-    wait = {"type": "agent.custom_tool_use", "name": "ledger__wait", "input": {"ms": 100_000}}
+    wait = {"type": "agent.custom_tool_use", "name": "wait", "input": {"ms": 100_000}}
     session = world.queue.add([[wait, world.append("interrupted", "a")]])
     time.sleep(3)
     world.queue.interrupt(session)
