@@ -108,6 +108,10 @@ marks:
 cluster *CASES:
     TOOLCELL=target/debug/toolcell tests/cluster/run {{CASES}}
 
+# Managed agents: workers that are killed, with a fake of Anthropic's API (pip fetches its official client once)
+managed *CASES:
+    TOOLCELL=target/debug/toolcell tests/managed/run {{CASES}}
+
 # A server under load: floods, a thousand connections behind nginx, 512 MiB (as root), what times tell, a day in twenty minutes.
 # `just load soak --minutes 5` runs one of them. Nothing else should run on this machine
 load *MARK:

@@ -34,7 +34,7 @@ const OF_OTHERS: &str = "docs/worlds.md";
 const GUIDES: &str = "docs/guides/";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 16] = [
+const NOT_RUN: [(&str, &str, &str); 17] = [
     (
         "README.md",
         "toolcell connect claude-code example-tools/jq example-tools/files --allow-read=.",
@@ -75,6 +75,11 @@ const NOT_RUN: [(&str, &str, &str); 16] = [
         "docs/operators/cluster.md",
         "toolcell cluster approvals",
         "tests/cluster answers questions of calls that wait",
+    ),
+    (
+        "docs/operators/managed-agents.md",
+        "(umask 077; cat > environment.key)     # paste the key, then Ctrl-D",
+        "tests/managed starts workers with a fake of the API",
     ),
     (
         "docs/operators/page.md",

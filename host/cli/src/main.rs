@@ -19,6 +19,7 @@ mod folder;
 mod hooks;
 mod hosts;
 mod interrupts;
+mod managed;
 mod options;
 mod principals;
 mod protected_sources;

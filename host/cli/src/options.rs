@@ -21,13 +21,14 @@ use toolcell_config::{
 };
 use toolcell_engine::approval::Session;
 use toolcell_engine::catalog::ToolSelection;
+use toolcell_engine::pipeline::call_workspace;
 use toolcell_install::tls;
 use toolcell_policy::Provenance;
 use toolcell_sandbox::SystemResolver;
 use toolcell_server::{WorkspaceService, WorkspaceSharing};
 use toolcell_spec::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_spec::{Mode, Refusal};
-use toolcell_workspace::{OnFailure, Workspaces};
+use toolcell_workspace::{OnFailure, WorkspaceOwner, Workspaces};
 
 use super::cluster::{self, ClusterConnection};
 use super::exit::{BadRequest, Stop};
@@ -113,6 +114,44 @@ impl WorkspaceOptions {
         let workspaces = Workspaces::new(home.workspaces());
         let service = WorkspaceService::new(workspaces, sharing, config.settings, on_failure);
         Ok(Some(Arc::new(service)))
+    }
+
+    /// As [`Self::service`], for the sessions of managed agents.
+    pub(crate) fn of_sessions(
+        &self,
+        home: &Home,
+        mut config: WorkspaceConfig,
+    ) -> SessionWorkspaces {
+        config.on_failure = self.on_failure().unwrap_or(config.on_failure);
+        SessionWorkspaces {
+            workspaces: Workspaces::new(home.workspaces()),
+            one: self.workspace.clone().filter(|name| !name.is_empty()),
+            config,
+        }
+    }
+}
+
+/// Gives each session of managed agents a workspace of the user, under its id, or all of them one.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionWorkspaces {
+    workspaces: Workspaces,
+    one: Option<String>,
+    config: WorkspaceConfig,
+}
+
+impl SessionWorkspaces {
+    /// Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Failures of the file system.
+    pub(crate) fn open(&self, session: &str) -> Result<CallWorkspace, Refusal> {
+        let name = self.one.as_deref().unwrap_or(session).parse()?;
+        let owner = WorkspaceOwner::user();
+        self.workspaces.sweep();
+        let settings = &self.config.settings;
+        let opened = self.workspaces.open_or_create(&owner, &name, settings)?;
+        Ok(call_workspace(Arc::new(opened), self.config.on_failure))
     }
 }
 

@@ -128,6 +128,9 @@ pub(crate) struct ServingOptions {
     /// Where calls and refused access are told.
     #[arg(skip)]
     pub(crate) log: Option<Arc<OperatorLog>>,
+    /// The largest result that stays in its record, in bytes; `None` for the usual.
+    #[arg(skip)]
+    pub(crate) inline_bytes_max: Option<u64>,
     /// `true` for a worker, which runs the calls of others.
     #[arg(skip)]
     pub(crate) works: bool,
@@ -287,7 +290,7 @@ impl ServingOptions {
             .telemetry
             .get_or_init(|| exporting::start(&layers, &self.options.grants));
         let mut host = hosts::host(home, |host| {
-            hosts::configure(host, home, &layers, &settings.limits)
+            self.inline(hosts::configure(host, home, &layers, &settings.limits))
                 .pooled(true)
                 .calls_at_once(calls_at_once.unwrap_or(HostBuilder::CALLS_AT_ONCE))
                 .callers(self.callers(&layers))

@@ -236,8 +236,23 @@ impl HttpReply {
         self.response.status()
     }
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// The next bytes of the body; `None` at its end. For a stream, whose reader decides how long it waits.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ExchangeFailure> {
+        while let Some(frame) = self.response.body_mut().frame().await {
+            let frame = frame.map_err(|error| broken_off(&error))?;
+            if let Ok(bytes) = frame.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
     }
 
     pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
@@ -275,11 +290,7 @@ impl HttpReply {
                         take(part)?;
                     }
                 }
-                Ok(Some(Err(error))) => {
-                    return Err(failed(ExchangeFailure::Unreachable(format!(
-                        "its answer broke off: {error}"
-                    ))));
-                }
+                Ok(Some(Err(error))) => return Err(failed(broken_off(&error))),
                 Err(_) => {}
             }
             let now = Instant::now();
@@ -298,4 +309,8 @@ impl HttpReply {
             }
         }
     }
+}
+
+fn broken_off(error: &hyper::Error) -> ExchangeFailure {
+    ExchangeFailure::Unreachable(format!("its answer broke off: {error}"))
 }

@@ -253,14 +253,15 @@ impl Server {
     }
 
     /// The calls are those that a tool makes.
-    pub(super) fn keeper(&self) -> Option<Arc<dyn RecordKeeper>> {
+    pub fn keeper(&self) -> Option<Arc<dyn RecordKeeper>> {
         self.settings
             .recorder
             .clone()
             .map(|recorder| -> Arc<dyn RecordKeeper> { recorder })
     }
 
-    pub(super) async fn keep(&self, record: &CallRecord) {
+    /// Writes down a call that another interface than this crate's made with the tools of this server.
+    pub async fn keep(&self, record: &CallRecord) {
         self.note(record).await;
         if let Some(recorder) = &self.settings.recorder {
             recorder.keep(record).await;

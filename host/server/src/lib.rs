@@ -57,6 +57,7 @@ use rmcp::model::{CallToolResponse, Extensions};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use toolcell::Approver;
 use toolcell_spec::Refusal;
 use toolcell_system::BoxFuture;
 
@@ -183,6 +184,14 @@ impl Server {
         let all = self.offering();
         let own = all.principals.get(&toolcell_policy::token_caller(name))?;
         Some(own.tools(&all))
+    }
+
+    /// Asks no client: the operator is told that a call waits, and answers from elsewhere.
+    pub fn approver_elsewhere(&self) -> Arc<dyn Approver> {
+        Arc::new(asking::AnnouncingApprover {
+            announcer: Arc::clone(&self.settings.announcer),
+            outdated: self.offering().outdated(),
+        })
     }
 
     /// Running calls finish with their offering; calls that wait for an approval are refused, because the question was

@@ -171,6 +171,11 @@ impl Home {
         self.0.join("quotas.json")
     }
 
+    /// The calls of managed agents that began, for each environment and session.
+    pub fn managed(&self) -> PathBuf {
+        self.0.join("managed")
+    }
+
     /// Files that callers keep between calls.
     pub fn workspaces(&self) -> PathBuf {
         self.0.join("workspaces")

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-use toolcell::Limits;
+use toolcell::{HostBuilder, Limits};
 use toolcell_config::{ConfigLayers, GivenServerLimits};
 use toolcell_engine::scheduler::MemoryBudget;
 use toolcell_server::beside_calls_bytes;
@@ -13,6 +13,13 @@ use toolcell_system::machine::{memory_bytes, share_bytes};
 use super::ServingOptions;
 
 impl ServingOptions {
+    pub(super) fn inline(&self, host: HostBuilder) -> HostBuilder {
+        match self.inline_bytes_max {
+            Some(most) => host.inline_bytes_max(most),
+            None => host,
+        }
+    }
+
     /// The command line precedes the files; later ones do not change what a server began with.
     pub(crate) fn started_with(&self, layers: &ConfigLayers) -> &GivenServerLimits {
         self.started_with
