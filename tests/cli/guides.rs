@@ -268,6 +268,7 @@ fn a_safe_shell_for_a_coding_agent() {
 }
 
 #[test]
+#[ignore = "builds and compiles Python: cargo test -- --ignored"]
 fn a_csv_analyst_in_python() {
     Guide::new("analyst.md").run(false);
 }
