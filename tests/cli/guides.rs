@@ -288,6 +288,7 @@ fn a_program_that_a_reader_found() {
 }
 
 #[test]
+#[ignore = "builds a tool six times: cargo test -- --ignored"]
 fn shipping_a_tool_with_a_signature_and_an_update() {
     let registry = Debian::start(false);
     Guide::new("shipping.md")
