@@ -268,6 +268,7 @@ fn a_safe_shell_for_a_coding_agent() {
 }
 
 #[test]
+#[ignore = "builds and compiles Python: cargo test -- --ignored"]
 fn a_csv_analyst_in_python() {
     Guide::new("analyst.md").run(false);
 }
@@ -287,6 +288,7 @@ fn a_program_that_a_reader_found() {
 }
 
 #[test]
+#[ignore = "builds a tool six times: cargo test -- --ignored"]
 fn shipping_a_tool_with_a_signature_and_an_update() {
     let registry = Debian::start(false);
     Guide::new("shipping.md")

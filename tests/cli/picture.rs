@@ -14,7 +14,7 @@ const SESSION: [(&str, Option<&str>); 5] = [
         None,
     ),
     (
-        "toolcell call shell.wasm#shell script='wc -l < todo; cat /src/main.rs' --workspace=agent",
+        "toolcell call shell.wasm#shell script='wc -l < todo' --workspace=agent",
         None,
     ),
     (
@@ -25,12 +25,12 @@ const SESSION: [(&str, Option<&str>); 5] = [
         "toolcell call shell.wasm#shell_writing script='rm /src/main.rs' --allow-write=src=/src",
         Some("n keep it\n"),
     ),
-    ("toolcell calls", None),
+    ("toolcell calls --limit=4", None),
 ];
 const RULE: &str = "[[rule]]\nbehavior = \"ask\"\ntool = \"shell.shell_writing\"\n";
 const SOURCE: &str = "fn main() {\n    // TODO: greet by name\n    println!(\"hello\");\n}\n";
 /// Where the session seems to be.
-const PLACE: &str = "/home/ada/project";
+const PLACE: &str = "/home/ada";
 
 const WIDTH: usize = 960;
 /// Characters of a line, by the widest of the fonts that pages have.
@@ -85,7 +85,7 @@ fn session() -> Vec<String> {
             terminal.types(answer);
         }
         printed.push_str(&terminal.ends().1);
-        let printed = printed.replace(folder.to_str().unwrap(), PLACE);
+        let printed = printed.replace(folder.parent().unwrap().to_str().unwrap(), PLACE);
         lines.extend(printed.lines().map(|line| line.trim_end().to_owned()));
     }
     lines
@@ -166,6 +166,7 @@ fn masked(text: &str) -> String {
 }
 
 #[test]
+#[ignore = "compiles two tools and waits at a terminal: cargo test -- --ignored"]
 fn the_picture_of_the_first_page_shows_what_the_program_prints() {
     let lines = session();
     for colors in &COLORS {
