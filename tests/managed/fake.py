@@ -56,13 +56,15 @@ class Work:
     given_at: float | None = None
     acknowledged_at: str | None = None
     heartbeat: str | None = None
+    # Of a lease that ran out.
+    former_heartbeat: str | None = None
     lease_until: float = 0.0
 
     def body(self) -> dict[str, Any]:
         return {
             "id": self.id, "type": "work", "environment_id": ENVIRONMENT, "created_at": self.created_at, "metadata": {},
             "data": {"type": "session", "id": self.session}, "state": self.state, "acknowledged_at": self.acknowledged_at,
-            "latest_heartbeat_at": self.heartbeat, "secret": None, "started_at": None, "stop_requested_at": None, "stopped_at": None,
+            "latest_heartbeat_at": self.heartbeat or self.former_heartbeat, "secret": None, "started_at": None, "stop_requested_at": None, "stopped_at": None,
         }
 
 
@@ -220,8 +222,8 @@ class Queue:
                 if is_lapsed:
                     self.count("lapsed")
                     work.state, work.given_at = "queued", None
-                    if not self.keeps_heartbeats:
-                        work.heartbeat = None
+                    work.former_heartbeat = work.heartbeat if self.keeps_heartbeats else None
+                    work.heartbeat = None
                 if work.state == "active" and self.happens(self.faults.delivered_twice / 20):
                     self.count("given while active")
                     return work
