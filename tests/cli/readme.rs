@@ -34,7 +34,7 @@ const OF_OTHERS: &str = "docs/worlds.md";
 const GUIDES: &str = "docs/guides/";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 17] = [
+const NOT_RUN: [(&str, &str, &str); 18] = [
     (
         "README.md",
         "toolcell connect claude-code example-tools/jq example-tools/files --allow-read=.",
