@@ -25,6 +25,10 @@ impl AnswerForm {
             Self::Text(most) | Self::Part(most) | Self::Bash(most) => most,
         }
     }
+
+    fn is_bash(self) -> bool {
+        matches!(self, Self::Bash(_))
+    }
 }
 
 pub(super) fn answer(record: &CallRecord, form: AnswerForm) -> Answer {
@@ -40,12 +44,6 @@ pub(super) fn answer(record: &CallRecord, form: AnswerForm) -> Answer {
     Answer {
         content,
         is_error: result.is_error || failed,
-    }
-}
-
-impl AnswerForm {
-    fn is_bash(self) -> bool {
-        matches!(self, Self::Bash(_))
     }
 }
 
