@@ -25,7 +25,11 @@ fn of_clients() -> Vec<(String, String)> {
             .map(|entry| entry.unwrap().path());
         for file in files.filter(|path| path.is_file()) {
             let source = std::fs::read_to_string(&file).unwrap();
-            for rest in source.split("ToolcellError(\"").skip(1) {
+            let made = ["ToolcellError(\"", "FileFault(\""];
+            for rest in made
+                .iter()
+                .flat_map(|made| source.split(made).skip(1).collect::<Vec<_>>())
+            {
                 if let [class, ", ", code, ..] = rest.splitn(4, '"').collect::<Vec<_>>()[..] {
                     found.push((class.to_owned(), code.to_owned()));
                 }

@@ -158,6 +158,9 @@ impl Guide {
             std::fs::create_dir(part).unwrap();
         }
         new_user(&home);
+        // The program of tests is not optimised, and takes longer for large components.
+        let slow = "[compile]\ntime = \"10m\"\n";
+        std::fs::write(home.join("toolcell.toml"), slow).unwrap();
         let _turn = BUILDING
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -155,7 +155,7 @@ fn masked(text: &str) -> String {
             .rsplit('>')
             .next()
             .unwrap_or(word)
-            .trim_end_matches(',');
+            .trim_matches(['(', ')', ',']);
         if word == "ms" {
             words.pop();
         }

@@ -263,20 +263,37 @@ class Sandbox:
         return ToolcellError("setup_required", "shell_unusable", message, hint=hint)
 
 
+class FileFault(ToolcellError):
+    """A file that cannot be used as was asked."""
+
+    fault: str
+    """For the adapters, which have errors of their frameworks."""
+
+
+def file_fault(fault: str, message: str) -> FileFault:
+    error = FileFault("execution_failed", "file_unusable", message)
+    error.fault = fault
+    return error
+
+
+def fault_of(error: ToolcellError) -> str:
+    return error.fault if isinstance(error, FileFault) else ""
+
+
 def place(path: Any) -> str:
     """The path below /workspace, without `.` and double slashes. Raises ToolcellError for one that leads elsewhere."""
     if not isinstance(path, str) or not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         message = f"cannot use {path!r:.200} as a path: give an absolute one, without `..`"
-        raise ToolcellError("invalid_arguments", "path_invalid", message)
+        raise file_fault("invalid_path", message)
     try:
         path.encode()
     except UnicodeError:
         message = f"cannot use {path!r:.200} as a path: it is not Unicode text"
-        raise ToolcellError("invalid_arguments", "path_invalid", message) from None
+        raise file_fault("invalid_path", message) from None
     normal = "/" + posixpath.normpath(path).lstrip("/")
     if normal != ROOT and not normal.startswith(f"{ROOT}/"):
         message = f"{path!r:.200} is outside of {ROOT}: the sandbox keeps no other files"
-        raise ToolcellError("permission_denied", "path_outside", message)
+        raise ToolcellError("permission_denied", "path_not_granted", message)
     return normal
 
 
@@ -284,7 +301,7 @@ def within(path: Any) -> str:
     """The path of a file, from the top of the workspace. Raises ToolcellError."""
     found = place(path)
     if found == ROOT:
-        raise ToolcellError("invalid_arguments", "is_folder", f"{ROOT} is a folder")
+        raise file_fault("is_folder", f"{ROOT} is a folder")
     return found[len(ROOT) + 1 :]
 
 
@@ -300,7 +317,7 @@ def output(script: Script, path: str) -> Steps[bytes]:
         raise failed(ran, path)
     if ran.is_cut:
         message = f"{path} has more than one call can answer with: ask for a part of it, or raise `max_artifact_bytes`"
-        raise ToolcellError("capability_gap", "output_cut", message)
+        raise file_fault("too_large", message)
     return ran.stdout
 
 
@@ -360,9 +377,9 @@ def failed(ran: Ran, path: str) -> ToolcellError:
         AMBIGUOUS: ("ambiguous", f"{path} has the text to replace more than once"),
     }
     if ran.exit_code in known:
-        return ToolcellError("invalid_arguments", *known[ran.exit_code])
+        return file_fault(*known[ran.exit_code])
     said = ran.stderr.decode("utf-8", "replace").strip() or f"exit code {ran.exit_code}"
-    return ToolcellError("execution_failed", "script_failed", said)
+    return file_fault("failed", said)
 
 
 def refused(error: ToolcellError) -> Ran:

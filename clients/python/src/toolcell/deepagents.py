@@ -430,7 +430,7 @@ def _read_binary(path: str) -> Steps[ReadResult]:
         return ReadResult(file_data=FileData(content=_EMPTY, encoding="utf-8"))
     if len(content) > MAX_BINARY_BYTES:
         message = f"Binary file exceeds maximum preview size of {MAX_BINARY_BYTES} bytes"
-        raise ToolcellError("invalid_arguments", "file_too_large", message)
+        raise _sandbox.file_fault("too_large", message)
     return ReadResult(file_data=FileData(content=base64.b64encode(content).decode(), encoding="base64"))
 
 
@@ -481,7 +481,7 @@ def _edit(file_path: str, old: str, new: str, replace_all: bool) -> Steps[EditRe
             "no_match": f"Error: String not found in file: '{old}'",
             "ambiguous": f"Error: String '{old}' appears multiple times. Use replace_all=True to replace all occurrences.",
         }
-        return EditResult(error=known.get(error.code, f"Error editing file '{file_path}': {_said(error)}"))
+        return EditResult(error=known.get(_sandbox.fault_of(error), f"Error editing file '{file_path}': {_said(error)}"))
     return EditResult(path=file_path, occurrences=count)
 
 
@@ -556,12 +556,12 @@ def _transfer_error(error: ToolcellError) -> str:
     known = {
         "unknown_workspace_file": FILE_NOT_FOUND,
         "unknown_workspace": FILE_NOT_FOUND,
-        "path_invalid": INVALID_PATH,
+        "invalid_path": INVALID_PATH,
         "workspace_path_invalid": INVALID_PATH,
-        "path_outside": PERMISSION_DENIED,
+        "path_not_granted": PERMISSION_DENIED,
         "is_folder": IS_DIRECTORY,
     }
-    return known.get(error.code, str(error))
+    return known.get(_sandbox.fault_of(error) or error.code, str(error))
 
 
 def _records(output: bytes) -> list[str]:
@@ -573,7 +573,7 @@ def _encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeError:
         message = "the content is not Unicode text"
-        raise ToolcellError("invalid_arguments", "content_invalid", message) from None
+        raise _sandbox.file_fault("failed", message) from None
 
 
 def _said(error: Exception) -> str:

@@ -232,7 +232,7 @@ class ToolcellSandboxSession(BaseSandboxSession):
         try:
             return await self._sandbox.run_async(steps)
         except ToolcellError as error:
-            if error.code == "not_found":
+            if _sandbox.fault_of(error) == "not_found":
                 raise WorkspaceReadNotFoundError(path=path, cause=error) from error
             context = {"reason": error.message}
             raise WorkspaceArchiveReadError(path=path, context=context, cause=error) from error
@@ -252,7 +252,7 @@ class ToolcellSandboxSession(BaseSandboxSession):
         try:
             await self._sandbox.run_async(steps)
         except ToolcellError as error:
-            if error.code == "exists":
+            if _sandbox.fault_of(error) == "exists":
                 raise FileExistsError(found) from error
             raise WorkspaceArchiveWriteError(path=Path(found), cause=error, message=str(error)) from error
 
