@@ -333,9 +333,11 @@ fn a_body_without_an_end_meets_the_limits_of_the_call() {
             }
         }
     });
-    assert_eq!(
-        error(&reach(&slow, "text", "/", &["--timeout=1s"])).0,
-        "deadline_exceeded"
+    // On a busy machine, it may compute when its time is up.
+    let late = error(&reach(&slow, "text", "/", &["--timeout=1s"])).0;
+    assert!(
+        ["deadline_exceeded", "epoch_deadline"].contains(&late.as_str()),
+        "{late}"
     );
 }
 
