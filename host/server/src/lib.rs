@@ -163,7 +163,6 @@ impl Server {
     }
 
     /// The tools of callers without rules of their own, and what all callers share.
-    /// The tools of all callers without rules of their own.
     pub fn offering(&self) -> Arc<ServerTools> {
         Arc::clone(&self.offering.read())
     }
