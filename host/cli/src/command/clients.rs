@@ -59,7 +59,7 @@ enum Style {
     Named,
 }
 
-/// What is known of a client. Of several places, the first is what the client's documentation begins with; without a
+/// The documented facts of a client. Of several places, the first is what the client's documentation begins with; without a
 /// file at any, it is made there.
 #[derive(Debug)]
 struct Known {
@@ -70,7 +70,7 @@ struct Known {
     /// The first that a file has counts, or else the last.
     sections: &'static [&'static [&'static str]],
     style: Style,
-    /// What a new file begins with.
+    /// The beginning of a new file.
     head: &'static str,
 }
 
@@ -272,7 +272,8 @@ impl Client {
             .home
             .as_ref()
             .map(|home| json!({ (Home::VARIABLE): home }));
-        let (command, args) = (&launch.program, &launch.arguments);
+        let command = &launch.program;
+        let args = &launch.arguments;
         let variables = match known(self).style {
             Style::Local => {
                 add("type", "local".into());

@@ -18,9 +18,9 @@ use serde_json::Value;
 use toolcell::Home;
 
 use self::client_file::ClientFile;
-use self::diff::Shown;
+use self::diff::DiffSide;
 pub(super) use self::edit::{Format, Slot};
-use self::kept::{Change, Kept};
+use self::kept::{Change, ChangeStore};
 use super::clients::{Client, Scope};
 use super::exit::{BadRequest, Exit};
 use super::launch::Launch;
@@ -67,7 +67,7 @@ pub(super) struct Connect {
     serving: ServingOptions,
 }
 
-/// What is done to a file.
+/// The change of a file.
 struct Plan {
     slot: Slot,
     action: &'static str,
@@ -82,9 +82,9 @@ struct Plan {
 
 const NONE: &str = "none";
 
-/// What `--json` prints.
+/// Printed by `--json`.
 #[derive(Serialize)]
-struct Told<'t> {
+struct ConnectReport<'t> {
     client: String,
     file: &'t Path,
     name: &'t str,
@@ -106,7 +106,7 @@ impl Connect {
             None => self.client.find(self.scope(), &folder)?,
         };
         let file = ClientFile::read(path)?;
-        let kept = Kept::of(&home, &file.real, &self.name);
+        let kept = ChangeStore::of(&home, &file.real, &self.name);
         let plan = if self.undo {
             self.undoing(&file, &kept)?
         } else {
@@ -142,11 +142,16 @@ impl Connect {
         }
     }
 
-    fn connecting(&self, file: &ClientFile, kept: &Kept, folder: &Path) -> anyhow::Result<Plan> {
+    fn connecting(
+        &self,
+        file: &ClientFile,
+        kept: &ChangeStore,
+        folder: &Path,
+    ) -> anyhow::Result<Plan> {
         let format = self.client.format();
         let in_file = |fault: edit::Fault| BadRequest(format!("{}: {fault}", file.path.display()));
         let text = file.text.as_deref();
-        // What is there for the second time replaces the first, and undoing leads to what was before both.
+        // A second entry replaces the first, and undoing both leads to the text before them.
         let own = match (kept.read()?, text) {
             (Some((change, before)), Some(text)) => {
                 Some(change.undone(format, text, &before).map_err(in_file)?)
@@ -215,7 +220,7 @@ impl Connect {
         Ok((last, is_made))
     }
 
-    fn undoing(&self, file: &ClientFile, kept: &Kept) -> anyhow::Result<Plan> {
+    fn undoing(&self, file: &ClientFile, kept: &ChangeStore) -> anyhow::Result<Plan> {
         let Some((change, before)) = kept.read()? else {
             let message = format!(
                 "toolcell did not add `{}` to {}, or has undone it; nothing was changed",
@@ -253,7 +258,8 @@ impl Connect {
     /// Shows the difference, and asks.
     fn is_wanted(&self, file: &ClientFile, plan: &Plan) -> anyhow::Result<bool> {
         if !self.json {
-            let (before, after) = (file.text.as_deref(), plan.after.as_deref());
+            let before = file.text.as_deref();
+            let after = plan.after.as_deref();
             // All of a file that comes or goes is toolcell's.
             let is_whole = before.is_none() || after.is_none();
             let shown = |text: &str| {
@@ -264,7 +270,7 @@ impl Connect {
                 extents.unwrap_or_default()
             };
             let [before, after] = [before, after].map(|text| text.unwrap_or_default());
-            let [before, after] = [before, after].map(|text| Shown {
+            let [before, after] = [before, after].map(|text| DiffSide {
                 text,
                 extents: shown(text),
             });
@@ -283,7 +289,7 @@ impl Connect {
     fn report(
         &self,
         file: &ClientFile,
-        kept: &Kept,
+        kept: &ChangeStore,
         plan: &Plan,
         is_written: bool,
     ) -> anyhow::Result<()> {
@@ -291,7 +297,7 @@ impl Connect {
         let has_backup = plan.change.as_ref().is_some_and(|change| change.existed);
         let backup = Some(&kept.backup).filter(|_| is_connected && has_backup);
         if self.json {
-            let told = Told {
+            let told = ConnectReport {
                 client: self.client.name(),
                 file: &file.real,
                 name: &self.name,
@@ -339,7 +345,7 @@ impl Connect {
 }
 
 /// What is needed to undo is on disk before the file changes.
-fn write(file: &ClientFile, kept: &Kept, plan: &Plan) -> anyhow::Result<()> {
+fn write(file: &ClientFile, kept: &ChangeStore, plan: &Plan) -> anyhow::Result<()> {
     let old = kept.read()?;
     let Some(change) = &plan.change else {
         file.write(plan.after.as_deref())?;

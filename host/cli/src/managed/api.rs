@@ -260,11 +260,16 @@ impl Api {
     ) -> Result<Vec<Event>, ApiError> {
         let path = ["sessions", session, "events"];
         let mut events = Vec::new();
+        let mut left = ANSWER_BYTES_MAX;
         let mut page: Option<String> = None;
         for _ in 0..PAGES_MAX {
             let mut request = Request::new(Method::GET, &path).query("limit", PAGE_EVENTS);
             request.query.extend(page.map(|page| ("page", page)));
-            let read: EventPage = self.json(key, request).await?;
+            let reply = self.reply(key, request).await?;
+            let bytes = read(reply, left).await?;
+            left -= bytes.len();
+            let read: EventPage =
+                serde_json::from_slice(&bytes).map_err(|error| unreadable(&error))?;
             events.extend(read.data.into_iter().map(Event::read));
             page = read.next_page.filter(|next| !next.is_empty());
             if page.is_none() {

@@ -30,7 +30,7 @@ pub(super) struct Lease {
     task: tokio::task::JoinHandle<()>,
 }
 
-struct Beating {
+struct Heartbeats {
     api: Arc<Api>,
     key: Credential,
     work: String,
@@ -58,7 +58,7 @@ impl Lease {
             let _ = end.set(LeaseEnd::Stopping);
             ended.cancel();
         }
-        let beating = Beating {
+        let beating = Heartbeats {
             api: Arc::clone(api),
             key: key.clone(),
             work: work.to_owned(),
@@ -91,7 +91,7 @@ impl Drop for Lease {
     }
 }
 
-impl Beating {
+impl Heartbeats {
     async fn beat(mut self) -> LeaseEnd {
         let mut held_at = Instant::now();
         loop {

@@ -304,7 +304,11 @@ impl Job<'_> {
         let expire = self.options.approvals.expire(settings.expire);
         let workspace = self.options.call.workspace.open(home)?;
         let cluster = settings.layers.cluster.take();
-        let elsewhere = self.options.elsewhere(home, cluster).await?;
+        let elsewhere = match &shared.refused {
+            // No call is made, and each still gets its result.
+            Some(_) => None,
+            None => self.options.elsewhere(home, cluster).await?,
+        };
         let tools = settings
             .tool_set(Arc::clone(host))
             .expire(expire)

@@ -12,12 +12,12 @@ const LEFT_OUT: char = '\u{2026}';
 const MARKS: &str = "{}[],:-";
 
 /// A text, and the bytes of it that may be shown.
-pub(super) struct Shown<'t> {
+pub(super) struct DiffSide<'t> {
     pub(super) text: &'t str,
     pub(super) extents: Vec<Range<usize>>,
 }
 
-pub(super) fn unified(name: &str, before: &Shown<'_>, after: &Shown<'_>) -> String {
+pub(super) fn unified(name: &str, before: &DiffSide<'_>, after: &DiffSide<'_>) -> String {
     let (old, new) = (before.lines(), after.lines());
     let mut diff = format!("--- {name}\n+++ {name}\n");
     for change in capture_diff_slices(Algorithm::Myers, &before.texts(&old), &after.texts(&new)) {
@@ -39,7 +39,7 @@ pub(super) fn unified(name: &str, before: &Shown<'_>, after: &Shown<'_>) -> Stri
     diff
 }
 
-impl<'t> Shown<'t> {
+impl<'t> DiffSide<'t> {
     /// Without their ends, so that a last line without one differs in nothing.
     fn lines(&self) -> Vec<Range<usize>> {
         let mut at = 0;
@@ -89,13 +89,13 @@ impl<'t> Shown<'t> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shown, unified};
+    use super::{DiffSide, unified};
 
     #[test]
     fn what_is_not_the_entry_is_left_out() {
         let before = "{\"a\":{\"env\":{\"KEY\":\"hidden\"}}}";
         let after = "{\"it\":{},\"a\":{\"env\":{\"KEY\":\"hidden\"}}}\n";
-        let shown = |text, extents: &[std::ops::Range<usize>]| Shown {
+        let shown = |text, extents: &[std::ops::Range<usize>]| DiffSide {
             text,
             extents: extents.to_vec(),
         };

@@ -43,12 +43,12 @@ pub(super) struct Change {
 }
 
 /// Where the change of a file is kept.
-pub(super) struct Kept {
+pub(super) struct ChangeStore {
     change: PathBuf,
     pub(super) backup: PathBuf,
 }
 
-impl Kept {
+impl ChangeStore {
     pub(super) fn of(home: &Home, file: &Path, name: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(file.as_os_str().as_encoded_bytes());
