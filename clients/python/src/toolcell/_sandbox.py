@@ -149,33 +149,29 @@ class Sandbox:
 
     def run(self, steps: Steps[T]) -> T:
         """Runs an operation. Ctrl-C cancels its call."""
-        answer: Any = None
-        error: Optional[ToolcellError] = None
+        outcome: Any = None
         while True:
             try:
-                step = steps.send(answer) if error is None else steps.throw(error)
+                step = advanced(steps, outcome)
             except StopIteration as ended:
                 return ended.value  # type: ignore[no-any-return]
-            answer, error = None, None
             try:
-                answer = self._now(step)
+                outcome = self._now(step)
             except ToolcellError as failed:
-                error = failed
+                outcome = failed
 
     async def run_async(self, steps: Steps[T]) -> T:
         """Runs an operation. Canceling the task cancels its call."""
-        answer: Any = None
-        error: Optional[ToolcellError] = None
+        outcome: Any = None
         while True:
             try:
-                step = steps.send(answer) if error is None else steps.throw(error)
+                step = advanced(steps, outcome)
             except StopIteration as ended:
                 return ended.value  # type: ignore[no-any-return]
-            answer, error = None, None
             try:
-                answer = await self._later(step)
+                outcome = await self._later(step)
             except ToolcellError as failed:
-                error = failed
+                outcome = failed
 
     def open(self) -> str:
         """Starts the program. Returns the name of the tool. Raises ToolcellError if it is not `shell`."""
@@ -261,6 +257,11 @@ class Sandbox:
         )
         message = f"cannot use {self._shell!r} as the shell of the sandbox: {why}"
         return ToolcellError("setup_required", "shell_unusable", message, hint=hint)
+
+
+def advanced(steps: Steps[Any], outcome: Any) -> Any:
+    """The next step, after the outcome of the one before: an answer, or a ToolcellError."""
+    return steps.throw(outcome) if isinstance(outcome, ToolcellError) else steps.send(outcome)
 
 
 class FileFault(ToolcellError):
@@ -391,8 +392,8 @@ def refused(error: ToolcellError) -> Ran:
 
 
 def _asked(approve: Callable[[Approval], Union[bool, Decision]], question: Approval) -> Union[bool, Decision]:
-    """The answer about a call. The question cuts the path of the workspace, but the approver has all arguments, and the
-    application itself gave the grants."""
+    """The answer about a call. The text of a question cuts long scripts and files, but the approver has all arguments, and
+    the application itself gave the grants."""
     said = approve(question)
     if question.arguments is None or not (said is True or (isinstance(said, Decision) and said.approved is True)):
         return said

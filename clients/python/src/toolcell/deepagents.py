@@ -281,18 +281,16 @@ class _Interrupts:
 
     def asking(self, steps: Steps[T]) -> Steps[T]:
         """Passes on the steps; one whose call asks interrupts the graph, which runs in this thread or task."""
-        answer: Any = None
-        error: Optional[ToolcellError] = None
+        outcome: Any = None
         while True:
             try:
-                step = steps.send(answer) if error is None else steps.throw(error)
+                step = _sandbox.advanced(steps, outcome)
             except StopIteration as ended:
                 return ended.value  # type: ignore[no-any-return]
-            answer, error = None, None
             try:
-                answer = (yield from self._script(step)) if isinstance(step, Script) else (yield step)
+                outcome = (yield from self._script(step)) if isinstance(step, Script) else (yield step)
             except ToolcellError as failed:
-                error = failed
+                outcome = failed
 
     def _script(self, step: Script) -> Steps[Ran]:
         key, task = _key(step.arguments), _task()
