@@ -62,7 +62,7 @@ enum Style {
 /// The documented facts of a client. Of several places, the first is what the client's documentation begins with; without a
 /// file at any, it is made there.
 #[derive(Debug)]
-struct Known {
+struct ClientFacts {
     project: &'static [Place],
     user: &'static [Place],
     is_project_first: bool,
@@ -74,7 +74,7 @@ struct Known {
     head: &'static str,
 }
 
-const JSON: Known = Known {
+const JSON: ClientFacts = ClientFacts {
     project: &[],
     user: &[],
     is_project_first: false,
@@ -85,11 +85,11 @@ const JSON: Known = Known {
 };
 
 /// The table, with the source of each row.
-const CLIENTS: [(Client, Known); 12] = [
+const CLIENTS: [(Client, ClientFacts); 12] = [
     // https://code.claude.com/docs/en/mcp, "MCP installation scopes". CLAUDE_CONFIG_DIR: .../en/env-vars.
     (
         Client::ClaudeCode,
-        Known {
+        ClientFacts {
             project: &[(Root::Project, ".mcp.json")],
             user: &[(Root::Variable("CLAUDE_CONFIG_DIR", ""), ".claude.json")],
             is_project_first: true,
@@ -100,7 +100,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // https://modelcontextprotocol.io/docs/develop/connect-local-servers; for Linux, where Electron keeps it.
     (
         Client::ClaudeDesktop,
-        Known {
+        ClientFacts {
             user: &[(Root::Application, "Claude/claude_desktop_config.json")],
             ..JSON
         },
@@ -108,7 +108,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // https://code.visualstudio.com/docs/copilot/reference/mcp-configuration; profiles: .../docs/configure/profiles.
     (
         Client::Vscode,
-        Known {
+        ClientFacts {
             project: &[(Root::Project, ".vscode/mcp.json")],
             user: &[(Root::Application, "Code/User/mcp.json")],
             is_project_first: true,
@@ -120,7 +120,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // https://cursor.com/docs/mcp, "Configuration locations".
     (
         Client::Cursor,
-        Known {
+        ClientFacts {
             project: &[(Root::Project, ".cursor/mcp.json")],
             user: &[(Root::Home, ".cursor/mcp.json")],
             ..JSON
@@ -129,7 +129,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // https://zed.dev/docs/ai/mcp, "As Custom Servers"; https://zed.dev/docs/configuring-zed for the files.
     (
         Client::Zed,
-        Known {
+        ClientFacts {
             project: &[(Root::Project, ".zed/settings.json")],
             user: &[(CONFIG, "zed/settings.json")],
             sections: &[&["context_servers"]],
@@ -139,7 +139,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // https://developers.openai.com/codex/mcp; github.com/openai/codex docs/config.md. Only a trusted project counts.
     (
         Client::Codex,
-        Known {
+        ClientFacts {
             project: &[(Root::Project, ".codex/config.toml")],
             user: &[(Root::Variable("CODEX_HOME", ".codex"), "config.toml")],
             format: Format::Toml,
@@ -151,7 +151,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // https://geminicli.com/docs/tools/mcp-server and .../docs/cli/configuration, "Settings files".
     (
         Client::GeminiCli,
-        Known {
+        ClientFacts {
             project: &[(Root::Project, ".gemini/settings.json")],
             user: &[(Root::Home, ".gemini/settings.json")],
             ..JSON
@@ -161,7 +161,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // Of that: https://vaadin.com/docs/latest/building-apps/agentic-development/mcp/supported-tools/devin-desktop.
     (
         Client::Windsurf,
-        Known {
+        ClientFacts {
             project: &[(Root::Project, ".devin/mcp_config.json")],
             user: &[
                 (CONFIG, "devin/mcp_config.json"),
@@ -174,7 +174,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // version 1, too, which has no `servers`.
     (
         Client::Opencode,
-        Known {
+        ClientFacts {
             project: &[
                 (Root::Project, "opencode.json"),
                 (Root::Project, "opencode.jsonc"),
@@ -191,7 +191,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // https://block.github.io/goose/docs/guides/config-files, "Extensions Configuration".
     (
         Client::Goose,
-        Known {
+        ClientFacts {
             user: &[(CONFIG, "goose/config.yaml")],
             format: Format::Yaml,
             sections: &[&["extensions"]],
@@ -204,7 +204,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // (https://docs.ionos.com/cloud/ai/mcp-server/connect-to-an-ai-client/cline).
     (
         Client::Cline,
-        Known {
+        ClientFacts {
             user: &[
                 (Root::Home, ".cline/data/settings/cline_mcp_settings.json"),
                 (
@@ -218,7 +218,7 @@ const CLIENTS: [(Client, Known); 12] = [
     // https://docs.continue.dev/customize/deep-dives/mcp: a block file of a project needs the first three lines.
     (
         Client::Continue,
-        Known {
+        ClientFacts {
             project: &[(Root::Project, ".continue/mcpServers/toolcell.yaml")],
             user: &[(Root::Home, ".continue/config.yaml")],
             format: Format::Yaml,
@@ -229,7 +229,7 @@ const CLIENTS: [(Client, Known); 12] = [
     ),
 ];
 
-fn known(client: Client) -> &'static Known {
+fn known(client: Client) -> &'static ClientFacts {
     let row = CLIENTS.iter().find(|(name, _)| *name == client);
     row.map_or(&JSON, |(_, known)| known)
 }

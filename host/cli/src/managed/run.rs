@@ -42,12 +42,12 @@ pub(super) struct SessionRun {
     /// Answers that are not sent yet.
     pub(super) computed: HashMap<String, Answer>,
     pub(super) suspects: Option<HashSet<String>>,
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<CurrentWork>,
     /// To send the same answer.
     pub(super) attempts: u32,
 }
 
-pub(super) struct Running {
+pub(super) struct CurrentWork {
     tool_use: ToolUse,
     /// `None` for the sending of an answer.
     call: Option<(Cancellation, Arc<CallStart>)>,
@@ -157,7 +157,7 @@ impl SessionRun {
             let session = self.calls.session.clone();
             let attempt = self.attempts;
             let work = Box::pin(async move { send(&api, &key, &session, (events, attempt)).await });
-            self.running = Some(Running::new(tool_use, None, work));
+            self.running = Some(CurrentWork::new(tool_use, None, work));
             return;
         }
         if is_interrupted && !self.calls.has_begun(&tool_use) {
@@ -178,11 +178,11 @@ impl SessionRun {
             tool = tool_use.name,
             "a tool use is taken up"
         );
-        self.running = Some(Running::new(tool_use, call, work));
+        self.running = Some(CurrentWork::new(tool_use, call, work));
     }
 
     fn take(&mut self, outcome: Outcome) {
-        let Some(Running {
+        let Some(CurrentWork {
             tool_use, is_void, ..
         }) = self.running.take()
         else {
@@ -264,7 +264,7 @@ impl SessionRun {
     }
 }
 
-impl Running {
+impl CurrentWork {
     fn new(
         tool_use: ToolUse,
         call: Option<(Cancellation, Arc<CallStart>)>,
@@ -280,7 +280,7 @@ impl Running {
 }
 
 /// Never, while nothing runs.
-async fn finished(running: &mut Option<Running>) -> Outcome {
+async fn finished(running: &mut Option<CurrentWork>) -> Outcome {
     match running {
         Some(running) => (&mut running.work).await,
         None => std::future::pending().await,

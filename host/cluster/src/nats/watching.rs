@@ -25,7 +25,7 @@ const SLEPT: u32 = 4;
 
 /// What was heard of a call that is followed.
 #[derive(Clone, Default)]
-struct Heard {
+struct LastValue {
     revision: Revision,
     /// `None` if the value is no claim, or was removed.
     claim: Option<Claim>,
@@ -33,7 +33,7 @@ struct Heard {
 
 pub(super) struct Watching {
     sweeper: Mutex<Sweeper>,
-    followed: Mutex<HashMap<String, watch::Sender<Heard>>>,
+    followed: Mutex<HashMap<String, watch::Sender<LastValue>>>,
     begin: Instant,
     lease: LeaseTerms,
 }
@@ -43,7 +43,7 @@ pub(super) struct CallInterest {
     watching: Arc<Watching>,
     call: String,
     /// Counts the interest.
-    _receiver: watch::Receiver<Heard>,
+    _receiver: watch::Receiver<LastValue>,
 }
 
 impl Drop for CallInterest {
@@ -74,7 +74,7 @@ impl Watching {
     pub(super) fn follow(self: &Arc<Self>, call: &str) -> CallInterest {
         let mut followed = lock(&self.followed);
         let sender = followed.entry(call.to_owned());
-        let sender = sender.or_insert_with(|| watch::Sender::new(Heard::default()));
+        let sender = sender.or_insert_with(|| watch::Sender::new(LastValue::default()));
         CallInterest {
             watching: Arc::clone(self),
             call: call.to_owned(),
@@ -109,7 +109,7 @@ impl Watching {
         };
         if let Some(sender) = lock(&self.followed).get(&entry.key) {
             let claim = claim.clone();
-            sender.send_replace(Heard { revision, claim });
+            sender.send_replace(LastValue { revision, claim });
         }
         match claim {
             Some(claim) => {

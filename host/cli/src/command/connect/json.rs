@@ -12,7 +12,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use super::edit::{
     Fault, Piece, Slot, Splice, begins_line, indent, line_break, line_end, line_start,
 };
-use super::node::{Content, Found, Member, Node};
+use super::node::{Content, FoundMember, Member, Node};
 
 const INDENT: &str = "  ";
 
@@ -167,8 +167,8 @@ fn inserted(text: &str, root: &Node, object: &Node, keys: &[&str], piece: Piece<
     }
 }
 
-fn removed(text: &str, members: &[Member], found: Found<'_>) -> Vec<Splice> {
-    let Found {
+fn removed(text: &str, members: &[Member], found: FoundMember<'_>) -> Vec<Splice> {
+    let FoundMember {
         start,
         index,
         value,

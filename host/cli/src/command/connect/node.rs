@@ -41,7 +41,7 @@ pub(super) struct Ambiguous(pub(super) String);
 
 /// What a key leads to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'n> {
+pub(super) struct FoundMember<'n> {
     /// Where its key begins, or the item of a list.
     pub(super) start: usize,
     /// In the map or list.
@@ -70,14 +70,14 @@ impl Node {
     }
 
     /// Finds a member of a map, or the item of a list that has this `name`.
-    pub(super) fn find(&self, key: &str) -> Result<Option<Found<'_>>, Ambiguous> {
-        let all: Vec<Found<'_>> = match &self.content {
+    pub(super) fn find(&self, key: &str) -> Result<Option<FoundMember<'_>>, Ambiguous> {
+        let all: Vec<FoundMember<'_>> = match &self.content {
             Content::Scalar(_) => Vec::new(),
             Content::Map(members) => {
                 let members = members.iter().enumerate();
                 let members = members.filter(|(_, member)| member.key == key);
                 members
-                    .map(|(index, member)| Found {
+                    .map(|(index, member)| FoundMember {
                         start: member.start,
                         index,
                         value: &member.value,
@@ -88,7 +88,7 @@ impl Node {
                 let items = items.iter().enumerate();
                 let items = items.filter(|(_, item)| item.is_named(key));
                 items
-                    .map(|(index, item)| Found {
+                    .map(|(index, item)| FoundMember {
                         start: item.at.start,
                         index,
                         value: item,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::edit::{
     Fault, Piece, Slot, Splice, as_ended, begins_line, indent, line_break, line_end, line_start,
 };
-use super::node::{Content, Found, Member, Node};
+use super::node::{Content, FoundMember, Member, Node};
 
 const INDENT: &str = "  ";
 /// Of maps and lists, so that reading needs little of the stack.
@@ -191,7 +191,7 @@ pub(super) fn source(text: &str, slot: &Slot) -> Result<Option<String>, Fault> {
 }
 
 /// The lines of a member or an item in block style.
-fn lines(text: &str, slot: &Slot, found: Found<'_>) -> Range<usize> {
+fn lines(text: &str, slot: &Slot, found: FoundMember<'_>) -> Range<usize> {
     let start = if slot.is_list {
         dash(text, found.start)
     } else {
@@ -345,7 +345,7 @@ fn removed(
     text: &str,
     (node, empty): (&Node, usize),
     slot: &Slot,
-    found: Found<'_>,
+    found: FoundMember<'_>,
 ) -> Vec<Splice> {
     if !is_flow(text, node) {
         let mut splices = vec![(lines(text, slot, found), String::new())];
