@@ -195,6 +195,17 @@ fn each_clients_file_gets_an_entry_and_is_then_as_it_was() {
             "{client}: {connected}"
         );
 
+        let checked = Toolcell::new([
+            "doctor",
+            "--json",
+            &format!("--mcp-config={}", file.display()),
+        ]);
+        let checked = checked.dir(&desk.project).run().stdout;
+        assert!(
+            checked.contains("toolcell starts and offers its tools"),
+            "{client}: {checked}"
+        );
+
         let undone = [&[client, "--undo", "--yes"], options].concat();
         desk.run(&undone).exits(0);
         assert_eq!(read(&file), text, "{client}");
@@ -605,8 +616,13 @@ fn the_file_is_the_projects_or_the_users() {
         "{}",
         homeless.stderr
     );
-    let named = desk.run(&["cursor", "probe.wasm", "--name=a.b"]).exits(2);
-    assert!(named.stderr.contains("--name takes"), "{}", named.stderr);
+    for (client, name, most) in [("codex", "a.b", "64"), ("cursor", "twelve-chars", "11")] {
+        let named = desk
+            .run(&[client, "probe.wasm", &format!("--name={name}")])
+            .exits(2);
+        let told = format!("--name takes 1 to {most} letters");
+        assert!(named.stderr.contains(&told), "{}", named.stderr);
+    }
     let missing = desk.run(&["cursor", "nothing.wasm", "--yes"]).exits(2);
     assert!(
         missing.stderr.contains("nothing.wasm"),

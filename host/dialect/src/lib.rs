@@ -32,7 +32,7 @@ pub use kind::{Dialect, MessageExchange};
 pub use listed::ListedTool;
 pub use model_call::{CallTerms, MessageError, ModelCall};
 pub use model_request::model_request;
-pub use name::exported;
+pub use name::{NAME_CHARS_MAX, exported};
 pub use names::{DialectNames, NameRule};
 pub use parts::{FinishedCall, ResultPart, parts};
 pub use visible::visible;

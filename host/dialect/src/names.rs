@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use super::name::free;
 
-/// Allowed characters in a dialect's tool names, of at most 64.
+/// Allowed characters in a dialect's tool names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// As the server exports them.
@@ -51,8 +51,8 @@ pub struct DialectNames {
 }
 
 impl DialectNames {
-    /// Takes names in the server ([`exported`](super::exported)) and `tool_id`s. A taken or too long name ends in six
-    /// hexadecimal digits of the id's digest.
+    /// Takes names in the server ([`exported`](super::exported)) and `tool_id`s. A name that is taken or has over
+    /// 48 characters ends in six hexadecimal digits of the id's digest.
     pub fn new<'a>(rule: NameRule, tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let tools: Vec<(&str, &str)> = tools.into_iter().collect();
         let fitted: Vec<String> = tools.iter().map(|(name, _)| rule.fit(name)).collect();
@@ -161,7 +161,7 @@ mod tests {
                 ("short", "same"),
             ],
         );
-        assert!(names.iter().all(|name| name.len() <= 64), "{names:?}");
-        assert_eq!((names[0].len(), names[3].as_str()), (64, "short"));
+        assert!(names.iter().all(|name| name.len() <= 48), "{names:?}");
+        assert_eq!((names[0].len(), names[3].as_str()), (48, "short"));
     }
 }

@@ -6,13 +6,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use serde_json::Value;
 use toolcell::Home;
 use toolcell_system::named_file;
 
 use toolcell_toolchain::{SurveyFinding as Check, output, which};
 
 use super::ask::ACTOR_VARIABLE;
+use super::connect::{ServerEntry, server_entries};
 use super::exit::BadRequest;
 use super::options::SESSION_VARIABLE;
 
@@ -29,13 +29,10 @@ const VARIABLES: [&str; 2] = [SESSION_VARIABLE, ACTOR_VARIABLE];
 /// Refuses a program that is neither this one nor `named`, and a server whose state is not in `home`, because the state
 /// holds compiled code and the key that vouches for it.
 pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Result<Vec<Check>> {
-    let servers = servers(file).map_err(BadRequest::from_error)?;
+    let entries = entries(file).map_err(BadRequest::from_error)?;
     let mut checks = Vec::new();
-    for (name, server) in &servers {
-        let command = server
-            .get("command")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+    for entry in &entries {
+        let (name, command) = (&entry.name, &entry.command);
         if Path::new(command)
             .file_stem()
             .is_none_or(|stem| stem != "toolcell")
@@ -50,7 +47,7 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
                 error,
                 "look at it; then: toolcell doctor --mcp-config=FILE --allow-program=PROGRAM",
             ),
-            Ok(program) => match start(&program, server, home) {
+            Ok(program) => match start(&program, entry, home) {
                 Ok(()) => Check::ready(
                     "server",
                     format!("{name} starts and offers its tools ({})", program.display()),
@@ -76,18 +73,10 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
     Ok(checks)
 }
 
-fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
+fn entries(file: &Path) -> anyhow::Result<Vec<ServerEntry>> {
     let place = || format!("cannot read {}", file.display());
     let text = named_file::read_text(file, CLIENT_BYTES_MAX).with_context(place)?;
-    let whole: Value =
-        serde_json::from_str(&text).with_context(|| format!("cannot parse {}", file.display()))?;
-    let sections = ["mcpServers", "servers"]
-        .into_iter()
-        .filter_map(|key| whole.get(key)?.as_object());
-    Ok(sections
-        .flatten()
-        .map(|(name, server)| (name.clone(), server.clone()))
-        .collect())
+    server_entries(file, &text).with_context(|| format!("cannot parse {}", file.display()))
 }
 
 /// Fails unless the program is this one, a copy of it, or the one that the user `named`.
@@ -137,9 +126,10 @@ fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
 }
 
 /// The server would run the native code in its state folder.
-fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
-    let Some(said) = said else { return Ok(()) };
-    let said = Path::new(said.as_str().unwrap_or_default());
+fn check_home(said: Option<&str>, home: &Home) -> anyhow::Result<()> {
+    let Some(said) = said.map(Path::new) else {
+        return Ok(());
+    };
     // A folder that does not exist yet has no other name.
     let real = |folder: &Path| folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     if said.is_absolute() && real(said) == real(home.folder()) || !guard!("client_home") {
@@ -155,29 +145,15 @@ fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
 }
 
 /// The server gets empty input, and exits successfully only after it has loaded its tools.
-fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let arguments = server
-        .get("args")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(text);
-    let arguments: Vec<String> = arguments.collect();
-    check_arguments(&arguments)?;
-    let environment = server.get("env").and_then(Value::as_object);
-    check_home(
-        environment.and_then(|environment| environment.get(Home::VARIABLE)),
-        home,
-    )?;
-    let environment = environment
-        .into_iter()
-        .flatten()
-        .filter_map(|(name, value)| Some((name, text(value)?)));
+fn start(program: &Path, entry: &ServerEntry, home: &Home) -> anyhow::Result<()> {
+    check_arguments(&entry.arguments)?;
+    let variable = |name: &str| entry.environment.get(name).map(String::as_str);
+    check_home(variable(Home::VARIABLE), home)?;
+    let named = VARIABLES.into_iter();
     let mut command = Command::new(program);
     command
-        .args(arguments)
-        .envs(environment.filter(|(name, _)| VARIABLES.contains(&name.as_str())))
+        .args(&entry.arguments)
+        .envs(named.filter_map(|name| Some((name, variable(name)?))))
         // Not the path in the file, which could have been redirected since the check (TOCTOU race).
         .env(Home::VARIABLE, home.folder())
         .current_dir("/");

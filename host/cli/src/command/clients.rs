@@ -1,11 +1,13 @@
 //! The clients whose configuration is known: where it is, and the form of an entry that starts a server.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use toolcell::Home;
+use toolcell_dialect::NAME_CHARS_MAX;
 
 use super::connect::{Format, Slot};
 use super::exit::BadRequest;
@@ -44,6 +46,9 @@ const CONFIG: Root = Root::Variable("XDG_CONFIG_HOME", ".config");
 
 type Place = (Root, &'static str);
 
+/// Of a server and a tool, with a colon between. A tool with more is left out.
+const CURSOR_NAMES_MAX: usize = 60;
+
 /// The members of an entry.
 #[derive(Clone, Copy, Debug)]
 enum Style {
@@ -70,6 +75,8 @@ struct ClientFacts {
     /// The first that a file has counts, or else the last.
     sections: &'static [&'static [&'static str]],
     style: Style,
+    /// In characters, of an entry: what the names of tools leave of the client's limit for both.
+    name_max: usize,
     /// The beginning of a new file.
     head: &'static str,
 }
@@ -81,6 +88,7 @@ const JSON: ClientFacts = ClientFacts {
     format: Format::Json,
     sections: &[&["mcpServers"]],
     style: Style::Plain,
+    name_max: 64,
     head: "{}\n",
 };
 
@@ -117,10 +125,11 @@ const CLIENTS: [(Client, ClientFacts); 12] = [
             ..JSON
         },
     ),
-    // https://cursor.com/docs/mcp, "Configuration locations".
+    // https://cursor.com/docs/mcp, "Configuration locations". Names: github.com/awslabs/mcp/issues/1283.
     (
         Client::Cursor,
         ClientFacts {
+            name_max: CURSOR_NAMES_MAX - NAME_CHARS_MAX - 1,
             project: &[(Root::Project, ".cursor/mcp.json")],
             user: &[(Root::Home, ".cursor/mcp.json")],
             ..JSON
@@ -234,6 +243,13 @@ fn known(client: Client) -> &'static ClientFacts {
     row.map_or(&JSON, |(_, known)| known)
 }
 
+/// The sections of servers that clients have in this format.
+pub(super) fn sections(format: Format) -> BTreeSet<&'static [&'static str]> {
+    let rows = CLIENTS.iter().filter(|(_, facts)| facts.format == format);
+    rows.flat_map(|(_, facts)| facts.sections.iter().copied())
+        .collect()
+}
+
 /// Whose configuration is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
@@ -245,6 +261,10 @@ pub(super) enum Scope {
 impl Client {
     pub(super) fn format(self) -> Format {
         known(self).format
+    }
+
+    pub(super) fn name_max(self) -> usize {
+        known(self).name_max
     }
 
     pub(super) fn head(self) -> &'static str {

@@ -3,6 +3,7 @@
 mod client_file;
 mod diff;
 mod edit;
+mod entry;
 mod json;
 mod kept;
 mod node;
@@ -20,6 +21,7 @@ use toolcell::Home;
 use self::client_file::ClientFile;
 use self::diff::DiffSide;
 pub(super) use self::edit::{Format, Slot};
+pub(super) use self::entry::{ServerEntry, server_entries};
 use self::kept::{Change, ChangeStore};
 use super::clients::{Client, Scope};
 use super::exit::{BadRequest, Exit};
@@ -29,7 +31,6 @@ use super::{show, terminal};
 
 /// Of the entry.
 pub(super) const NAME: &str = "toolcell";
-const NAME_CHARS_MAX: usize = 64;
 
 /// Shows what would change in the configuration file of an MCP client so that it starts toolcell with these tools and
 /// options, and writes it after a yes. All else in the file stays as it is.
@@ -41,14 +42,14 @@ const NAME_CHARS_MAX: usize = 64;
 pub(super) struct Connect {
     /// The client
     client: Client,
-    /// Take the entry out again, or put back what stood in its place. A file without other changes gets its old content
-    /// from the backup
+    /// Remove the entry, or restore the one that it replaced. If nothing else changed in the file, restore it from
+    /// the backup
     #[arg(long)]
     undo: bool,
     /// Name of the entry
     #[arg(long, default_value = NAME)]
     name: String,
-    /// Use the file in this project, if the client has one there and one of yours
+    /// Use the project's file, if the client has a project file and a user file
     #[arg(long, conflicts_with = "user")]
     project: bool,
     /// Use your own file
@@ -60,7 +61,7 @@ pub(super) struct Connect {
     /// Write without a question; for scripts
     #[arg(long, short)]
     yes: bool,
-    /// Print JSON, which has no part of the file
+    /// Print JSON, without content of the file
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -98,7 +99,7 @@ struct ConnectReport<'t> {
 
 impl Connect {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        check_name(&self.name)?;
+        check_name(&self.name, self.client.name_max())?;
         let home = Home::find()?;
         let folder = std::env::current_dir().context("cannot find the current folder")?;
         let (path, others) = match &self.file {
@@ -373,16 +374,13 @@ fn write(file: &ClientFile, kept: &ChangeStore, plan: &Plan) -> anyhow::Result<(
 }
 
 /// Clients make parts of tool names of it.
-fn check_name(name: &str) -> Result<(), BadRequest> {
+fn check_name(name: &str, chars_max: usize) -> Result<(), BadRequest> {
     let fits = |one: char| one.is_ascii_alphanumeric() || one == '_' || one == '-';
-    let is_name = !name.starts_with('-')
-        && !name.is_empty()
-        && name.len() <= NAME_CHARS_MAX
-        && name.chars().all(fits);
-    if is_name {
+    let is_name = !name.starts_with('-') && !name.is_empty() && name.chars().all(fits);
+    if is_name && name.len() <= chars_max {
         return Ok(());
     }
     Err(BadRequest(format!(
-        "--name takes 1 to {NAME_CHARS_MAX} letters, digits, `_` and `-`, without `-` in front"
+        "--name takes 1 to {chars_max} letters, digits, `_` and `-`, without `-` in front, for this client"
     )))
 }

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use toolcell_engine::find::{QUERY_CHARS_MAX, RESULTS, RESULTS_MAX, SELECT};
 use toolcell_spec::{ErrorClass, ErrorCode, Input, Refusal, ToolSearchResult};
 
+use super::meta_of;
+use super::tool::RESULT_CHARS;
 use crate::visible;
 
 pub const SEARCH_TOOLS: &str = "search_tools";
@@ -108,6 +110,7 @@ pub(super) fn own(
     schema.insert("additionalProperties".to_owned(), false.into());
     let mut tool = Tool::new(name, description.to_owned(), Arc::new(schema));
     tool.annotations = Some(ToolAnnotations::new().read_only(true).open_world(false));
+    tool.meta = Some(meta_of(RESULT_CHARS.0, RESULT_CHARS.1.into()));
     tool
 }
 

@@ -8,6 +8,10 @@ use super::both::widened;
 use super::meta_of;
 use crate::{ListedTool, visible};
 
+/// Claude Code saves a longer result to a file, and without this one of over 50,000 characters
+/// (<https://code.claude.com/docs/en/mcp>). The largest one here has the 64 KiB that stay inline, in both of its forms.
+pub(super) const RESULT_CHARS: (&str, usize) = ("anthropic/maxResultSizeChars", 128 << 10);
+
 /// For clients (requirements 3.1).
 pub fn tool(listed: ListedTool<'_>) -> Tool {
     let description = listed.said();
@@ -64,7 +68,10 @@ fn meta(listed: &ListedTool<'_>) -> MetaObject {
         "tool_kind": declaration.tool_kind,
         "component": listed.component,
     });
-    meta_of("toolcell/tool", facts)
+    let mut meta = meta_of("toolcell/tool", facts);
+    meta.0
+        .insert(RESULT_CHARS.0.to_owned(), RESULT_CHARS.1.into());
+    meta
 }
 
 #[cfg(test)]
@@ -138,6 +145,7 @@ mod tests {
         );
         assert!(announced["properties"]["text"].is_object(), "{announced}");
         assert_eq!(tool["_meta"]["toolcell/tool"]["tool_id"], "a.b");
+        assert_eq!(tool["_meta"]["anthropic/maxResultSizeChars"], 131_072);
         let list = described(
             json!({}),
             json!({}),

@@ -81,7 +81,7 @@ fn value_node(value: &TomlValue) -> Node {
 }
 
 /// How the entry is written.
-enum Written {
+enum EntryForm {
     No,
     /// The bytes of the value.
     Inline(Range<usize>),
@@ -89,7 +89,7 @@ enum Written {
     Tables(Vec<Range<usize>>),
 }
 
-fn find(text: &str, document: &Document<&str>, slot: &Slot) -> Result<Written, Fault> {
+fn find(text: &str, document: &Document<&str>, slot: &Slot) -> Result<EntryForm, Fault> {
     let other = |what: &str| {
         let message = format!(
             "`{}` is {what}, and toolcell adds tables; write the servers as tables, such as [{}]",
@@ -101,19 +101,19 @@ fn find(text: &str, document: &Document<&str>, slot: &Slot) -> Result<Written, F
     let mut table = document.as_table();
     for key in &slot.section {
         match table.get(key) {
-            None => return Ok(Written::No),
+            None => return Ok(EntryForm::No),
             Some(Item::Table(inner)) => table = inner,
             Some(_) => return Err(other("a value")),
         }
     }
     match table.get(&slot.name) {
-        None => Ok(Written::No),
-        Some(Item::Value(value)) => Ok(Written::Inline(value.span().unwrap_or_default())),
+        None => Ok(EntryForm::No),
+        Some(Item::Value(value)) => Ok(EntryForm::Inline(value.span().unwrap_or_default())),
         Some(Item::Table(table)) if !table.is_dotted() => {
             let mut lines = Vec::new();
             lines_of(text, table, &mut lines);
             lines.sort_by_key(|range| range.start);
-            Ok(Written::Tables(lines))
+            Ok(EntryForm::Tables(lines))
         }
         Some(_) => Err(other("written with dotted keys or lists")),
     }
@@ -150,21 +150,21 @@ fn ends(table: &Table, end: &mut usize) {
 
 pub(super) fn extents(text: &str, slot: &Slot) -> Result<Vec<Range<usize>>, Fault> {
     Ok(match find(text, &parse(text)?, slot)? {
-        Written::No => Vec::new(),
-        Written::Inline(range) => {
+        EntryForm::No => Vec::new(),
+        EntryForm::Inline(range) => {
             let line = line_start(text, range.start)..range.end;
             std::iter::once(line).collect()
         }
-        Written::Tables(lines) => lines,
+        EntryForm::Tables(lines) => lines,
     })
 }
 
 pub(super) fn source(text: &str, slot: &Slot) -> Result<Option<String>, Fault> {
     let of = |range: Range<usize>| text.get(range).unwrap_or_default();
     Ok(match find(text, &parse(text)?, slot)? {
-        Written::No => None,
-        Written::Inline(range) => Some(of(range).to_owned()),
-        Written::Tables(lines) => Some(lines.into_iter().map(of).collect()),
+        EntryForm::No => None,
+        EntryForm::Inline(range) => Some(of(range).to_owned()),
+        EntryForm::Tables(lines) => Some(lines.into_iter().map(of).collect()),
     })
 }
 
@@ -176,8 +176,8 @@ pub(super) fn change(
     let newline = line_break(text);
     let found = find(text, &parse(text)?, slot)?;
     Ok(match (found, piece) {
-        (Written::No, None) => Vec::new(),
-        (Written::No, Some(piece)) => {
+        (EntryForm::No, None) => Vec::new(),
+        (EntryForm::No, Some(piece)) => {
             let block = block(slot, piece, newline);
             let end = text.len();
             let new = if text.is_empty() {
@@ -190,17 +190,17 @@ pub(super) fn change(
             };
             vec![(end..end, new)]
         }
-        (Written::Inline(range), Some(Piece::Entry(entry))) => {
+        (EntryForm::Inline(range), Some(Piece::Entry(entry))) => {
             vec![(range, TomlValue::from(inline(entry)).to_string())]
         }
-        (Written::Inline(range), Some(Piece::Source(source))) => vec![(range, source.to_owned())],
-        (Written::Inline(range), None) => {
+        (EntryForm::Inline(range), Some(Piece::Source(source))) => vec![(range, source.to_owned())],
+        (EntryForm::Inline(range), None) => {
             vec![(
                 line_start(text, range.start)..line_end(text, range.end),
                 String::new(),
             )]
         }
-        (Written::Tables(lines), piece) => {
+        (EntryForm::Tables(lines), piece) => {
             let mut new = piece.map(|piece| block(slot, piece, newline));
             let is_removed = new.is_none();
             let lines = lines.into_iter().map(|range| {
