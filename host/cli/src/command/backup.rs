@@ -76,7 +76,7 @@ impl Backup {
         if self.json {
             return show::done(
                 show::json(&log::report(&folder, &verified)),
-                Exit::of(verified.is_ok()),
+                Exit::from_success(verified.is_ok()),
             );
         }
         let after = if verified.is_ok() {
@@ -85,7 +85,7 @@ impl Backup {
             ", whose log was damaged before: toolcell log verify"
         };
         show::print(format!("{at}: a copy of {original}{after}\n"))
-            .map(|_| Exit::of(verified.is_ok()))
+            .map(|_| Exit::from_success(verified.is_ok()))
     }
 }
 

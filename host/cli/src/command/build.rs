@@ -15,16 +15,16 @@ use super::{notes, show, target};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Building runs code of the folder and of what it depends on as you, outside of the sandbox: in Rust, build \
-                        scripts and macros; in other languages, their toolchains. With this command you agree to that, \
-                        for the sources as they are now; with --watch, also as they will be.\n\n\
-                        A toolchain that is missing is fetched from the registry of its language into toolcell's cache. \
-                        What is fetched, and how large it is, is said first; `toolcell doctor` says it without a build."
+                        scripts and macros; in other languages, their toolchains. By running this command you agree to \
+                        that for the current sources; with --watch, also for later changes.\n\n\
+                        toolcell downloads a missing toolchain from its language's registry into its cache. It prints first \
+                        what that is and how large it is; `toolcell doctor` prints it without a build."
 )]
 pub(super) struct Build {
     /// The source folder of the tool
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Build again whenever a source changes, until it is stopped; a running `toolcell mcp` or `serve` takes up each new
+    /// Build again whenever a source changes, until you stop it; a running `toolcell mcp` or `serve` picks up each new
     /// component
     #[arg(long)]
     watch: bool,

@@ -45,12 +45,12 @@ pub(crate) struct Calls {
 /// Shows what happened in one call, in order of time.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The id of the call, or the end of it: `toolcell calls` lists them. Without it, the latest call
+    /// The id of the call, or the end of its id; see `toolcell calls`. Without it, the latest call
     id: Option<String>,
     /// Print its record as JSON
     #[arg(long)]
     json: bool,
-    /// Print only its progress, one JSON object a line, from the one with this sequence number on
+    /// Print only its progress from sequence number N on, one JSON object per line
     #[arg(long, value_name = "N", conflicts_with = "json")]
     progress_from: Option<u64>,
 }

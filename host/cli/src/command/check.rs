@@ -16,14 +16,13 @@ use super::target::BuildPermission;
 /// Checks a tool before it is published.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It looks at schemas and descriptions, whether the tool asks for more than it could use, its size, its \
-                        licence, version and README. Nothing of the tool is run, except to describe itself in an empty \
-                        world.\n\n\
+    after_help = "It checks schemas, descriptions, size, licence, version and README, and whether the tool asks for more \
+                        access than it can use. The tool runs only to describe itself, without any access.\n\n\
                         Exit 0: there are no errors, although there may be warnings. Exit 1: there are errors, which keep \
                         the tool from being pushed. Any other code: the tool cannot be loaded."
 )]
 pub(super) struct Check {
-    /// The source folder of a tool, which was built, or a .wasm file
+    /// A built source folder, or a .wasm file
     #[arg(default_value = ".", value_name = "DIR|FILE")]
     path: PathBuf,
     /// Print JSON
@@ -39,7 +38,7 @@ impl Check {
         let published = checked.as_ref().ok();
         let exit = match &checked {
             Err(refusal) => exit::of_refusal(refusal),
-            Ok(published) => Exit::of(!published.has_errors()),
+            Ok(published) => Exit::from_success(!published.has_errors()),
         };
         let found = published.map_or(&[][..], |published| &published.found);
         if self.json {

@@ -28,15 +28,15 @@ enum ClusterCommand {
     Status(ClusterStatus),
     /// List the calls that have not ended, and for how long each has not changed
     Calls(OpenCalls),
-    /// End the calls whose worker is silent, or that no worker began in time. Gateways and workers do it all the time: this is
-    /// for a cluster that has none any more
+    /// End the calls whose worker is silent, or that no worker began in time. Gateways and workers do this
+    /// continuously; use it if none is running
     Sweep(ClusterStatus),
-    /// Have a worker take no more calls, and end after those that it runs
+    /// Make a worker accept no more calls, and exit once its calls end
     Drain(DrainWorker),
-    /// Print the public key of this home, with which a gateway signs its calls, and an approver its answers: for `gateways`
-    /// and `approvers` of the workers
+    /// Print this home's public key. Workers need it in `gateways` to accept its calls, or in `approvers` to accept its
+    /// answers
     Key,
-    /// List the questions about calls that wait at workers, with all that is to be decided about
+    /// List the approval requests that wait at workers, with all their details
     Approvals(ClusterStatus),
     /// Approve a call that waits at a worker
     Approve(AnswerFromHere),

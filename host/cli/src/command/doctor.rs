@@ -25,7 +25,7 @@ pub(super) struct Doctor {
     /// Also start each toolcell server in this MCP client configuration and check that it works
     #[arg(long, value_name = "FILE")]
     mcp_config: Option<PathBuf>,
-    /// Also start this program, where the configuration of the client names it; else only this toolcell itself is started
+    /// Also start this program if the client's configuration names it; otherwise only this toolcell is started
     #[arg(long, value_name = "PROGRAM", requires = "mcp_config")]
     allow_program: Option<PathBuf>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ impl Doctor {
 pub(super) fn report(checks: &[Check], as_json: bool) -> anyhow::Result<Exit> {
     let is_fault =
         |check: &Check| check.state == PartState::Missing && !check.subject.starts_with("the ");
-    let exit = Exit::of(!checks.iter().any(is_fault));
+    let exit = Exit::from_success(!checks.iter().any(is_fault));
     let text = if as_json {
         let text = serde_json::to_string_pretty(&json!({ "checks": checks }))?;
         format!("{}\n", show::json_for_terminals(&text))

@@ -19,7 +19,7 @@ use super::{serving, show};
                         toolcell export example-tools/files example-tools/jq --dialect=anthropic"
 )]
 pub(super) struct Export {
-    /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
+    /// An installed tool, a .wasm file, a folder of such files, or a built source folder; with #NAME for
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,

@@ -41,7 +41,7 @@ impl Log {
         if json {
             return show::done(
                 show::json(&report(log.dir(), &verified)),
-                Exit::of(verified.is_ok()),
+                Exit::from_success(verified.is_ok()),
             );
         }
         let text = match &verified {
@@ -57,7 +57,7 @@ impl Log {
                 .map(|damage| format!("{folder}: {damage}\n"))
                 .collect(),
         };
-        show::print(text).map(|_| Exit::of(verified.is_ok()))
+        show::print(text).map(|_| Exit::from_success(verified.is_ok()))
     }
 }
 

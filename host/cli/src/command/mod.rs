@@ -115,7 +115,7 @@ enum Command {
     Outdated(DeferredArgs<install::Outdated>),
     /// Remove an installed tool
     Remove(DeferredArgs<install::Remove>),
-    /// Write the entry that starts toolcell into a client's configuration, or undo it
+    /// Add toolcell to a client's configuration, or remove it
     Connect(DeferredArgs<connect::Connect>),
     /// Serve tools to an MCP client over stdio
     Mcp(DeferredArgs<mcp::Mcp>),

@@ -40,7 +40,7 @@ enum Command {
     after_help = "This is about the decision on a call; `toolcell explain` explains an error code."
 )]
 struct Check {
-    /// An installed tool, a .wasm file, or the source folder of a tool that is built; with #NAME if it has several tools
+    /// An installed tool, a .wasm file, or a built source folder; with #NAME if it has several tools
     tool: String,
     /// The arguments: JSON, @FILE, - for standard input, or NAME=VALUE for each
     #[arg(value_name = "JSON|@FILE|-|NAME=VALUE")]
@@ -48,7 +48,7 @@ struct Check {
     /// Show each rule that applies, what it matched, and the access the call would get
     #[arg(long)]
     explain: bool,
-    /// Ask for a caller of `toolcell serve`, the [[principal]] NAME of the configuration
+    /// Decide for this caller of `toolcell serve` (the name of a [[principal]])
     #[arg(long, value_name = "NAME")]
     principal: Option<String>,
     /// Print JSON

@@ -24,7 +24,7 @@ use super::{input, show};
 )]
 pub(super) struct Respond {
     /// The tools of `toolcell export`, in the same order, because it decides on names that several tools share: a .wasm file,
-    /// a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools [default: the
+    /// a folder of such files, or a built source folder; with #NAME for one of its tools [default: the
     /// tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,
@@ -37,7 +37,7 @@ pub(super) struct Respond {
     /// Print one object with id and result for each call, as `toolcell batch` does, instead of messages
     #[arg(long, conflicts_with = "print_record")]
     json: bool,
-    /// Print everything that is known of each call, one line each, instead of messages
+    /// Print the full record of each call, one per line, instead of messages
     #[arg(long)]
     print_record: bool,
     #[command(flatten)]

@@ -28,7 +28,7 @@ use super::target::BuildPermission;
 pub(super) struct Search {
     /// Words that say what the tool should do; or exact names: select:NAME,NAME
     query: String,
-    /// An installed tool, a .wasm file, or the source folder of a tool that is built; with #NAME for one of its tools
+    /// An installed tool, a .wasm file, or a built source folder; with #NAME for one of its tools
     /// [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,

@@ -22,7 +22,7 @@ pub(super) struct Secrets {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Set a secret: the value is asked for, or read from standard input
+    /// Set a secret; prompts for its value or reads standard input
     Set { name: String },
     /// List the names of the secrets that are set
     List,

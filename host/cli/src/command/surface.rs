@@ -25,7 +25,7 @@ const SHOWN: &str = "created: toolcell surface shows it";
                         toolcell surface --role=reviewer --json"
 )]
 pub(super) struct ShowSurface {
-    /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
+    /// An installed tool, a .wasm file, a folder of such files, or a built source folder; with #NAME for
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,

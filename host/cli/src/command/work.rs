@@ -26,7 +26,7 @@ pub(super) struct Work {
     /// Trust the gateway with this public nkey, beside the [cluster] ones
     #[arg(long, value_name = "KEY")]
     gateway: Vec<String>,
-    /// Run at most this many calls, or serve this many sessions of agents, at once [default: 8]
+    /// Maximum number of calls to run, or agent sessions to serve, at once [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     places: Option<u16>,
     #[command(flatten)]

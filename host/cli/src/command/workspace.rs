@@ -54,7 +54,7 @@ enum Action {
     Get(Get),
     /// Remove a file or folder from a workspace
     Rm { name: WorkspaceName, path: String },
-    /// Show what changed between a snapshot and another one, or now
+    /// Show changes from a snapshot to another one, or to now
     Diff {
         name: WorkspaceName,
         from: SnapshotId,
@@ -66,7 +66,7 @@ enum Action {
         /// Name of the snapshot [default: s1, s2 and so on]
         id: Option<SnapshotId>,
     },
-    /// Put a snapshot's files in place of the present ones
+    /// Replace the current files with a snapshot's
     Restore { name: WorkspaceName, id: SnapshotId },
     /// Make a new workspace with the files of another, without its snapshots
     Fork {
@@ -91,7 +91,7 @@ struct Create {
     /// Number of files, folders and links [default: 100000]
     #[arg(long, value_name = "N")]
     max_files: Option<u64>,
-    /// Remove the workspace once it was not used for so long [default: never]
+    /// Remove the workspace after this long without use [default: never]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     ttl: Option<Duration>,
 }
@@ -131,9 +131,9 @@ struct WorkspaceListing {
 }
 
 /// What an action tells: JSON, and lines for people.
-struct Told(Value, Vec<String>);
+struct WorkspaceReport(Value, Vec<String>);
 
-impl Told {
+impl WorkspaceReport {
     fn new(value: impl Serialize, lines: impl IntoIterator<Item = String>) -> Self {
         Self(json!(value), lines.into_iter().collect())
     }
@@ -152,8 +152,8 @@ impl ManageWorkspaces {
             action => place.act(action).map_err(Stop::from),
         };
         match told {
-            Ok(Told(value, _)) if self.json => show::print_json(&value),
-            Ok(Told(_, lines)) => show::lines(lines),
+            Ok(WorkspaceReport(value, _)) if self.json => show::print_json(&value),
+            Ok(WorkspaceReport(_, lines)) => show::lines(lines),
             Err(stop) => show::refuse(&stop.refusal()?, self.json),
         }
     }
@@ -165,7 +165,7 @@ struct Place {
 }
 
 impl Place {
-    fn act(&self, action: Action) -> Result<Told, Refusal> {
+    fn act(&self, action: Action) -> Result<WorkspaceReport, Refusal> {
         let Self { workspaces, owner } = self;
         match action {
             Action::List => self.list(),
@@ -178,7 +178,7 @@ impl Place {
                 let (workspace, lease) = self.open(&name, Access::Write)?;
                 workspace.remove_path(&lease, &path)?;
                 let line = format!("removed {path}");
-                Ok(Told::new(json!({ "removed": path }), [line]))
+                Ok(WorkspaceReport::new(json!({ "removed": path }), [line]))
             }
             Action::Diff { name, from, to } => {
                 let (workspace, lease) = self.open(&name, Access::Read)?;
@@ -188,7 +188,7 @@ impl Place {
                 let (workspace, lease) = self.open(&name, Access::Write)?;
                 let snapshot = workspace.snapshot(&lease, id)?;
                 let line = snapshot_line(&snapshot);
-                Ok(Told::new(snapshot, [line]))
+                Ok(WorkspaceReport::new(snapshot, [line]))
             }
             Action::Restore { name, id } => {
                 let (workspace, lease) = self.open(&name, Access::Write)?;
@@ -210,7 +210,7 @@ impl Place {
         Ok((workspace, lease))
     }
 
-    fn list(&self) -> Result<Told, Refusal> {
+    fn list(&self) -> Result<WorkspaceReport, Refusal> {
         let mut infos = Vec::new();
         for workspace in self.workspaces.list(&self.owner)? {
             // One that is removed meanwhile is not listed.
@@ -219,10 +219,10 @@ impl Place {
             }
         }
         let lines: Vec<_> = infos.iter().map(info_line).collect();
-        Ok(Told::new(json!({ "workspaces": infos }), lines))
+        Ok(WorkspaceReport::new(json!({ "workspaces": infos }), lines))
     }
 
-    fn show(&self, name: &WorkspaceName) -> Result<Told, Refusal> {
+    fn show(&self, name: &WorkspaceName) -> Result<WorkspaceReport, Refusal> {
         let (workspace, lease) = self.open(name, Access::Read)?;
         let listing = WorkspaceListing {
             info: workspace.info(&lease)?,
@@ -238,19 +238,23 @@ impl Place {
         }
         let snapshots = listing.snapshots.iter();
         lines.extend(snapshots.map(|snapshot| format!("  {}", snapshot_line(snapshot))));
-        Ok(Told::new(listing, lines))
+        Ok(WorkspaceReport::new(listing, lines))
     }
 
-    fn remove(&self, name: &WorkspaceName, snapshot: Option<&SnapshotId>) -> Result<Told, Refusal> {
+    fn remove(
+        &self,
+        name: &WorkspaceName,
+        snapshot: Option<&SnapshotId>,
+    ) -> Result<WorkspaceReport, Refusal> {
         let Some(id) = snapshot else {
             self.workspaces.remove(&self.owner, name)?;
             let line = format!("removed the workspace {name}");
-            return Ok(Told::new(json!({ "removed": name }), [line]));
+            return Ok(WorkspaceReport::new(json!({ "removed": name }), [line]));
         };
         let (workspace, lease) = self.open(name, Access::Write)?;
         workspace.remove_snapshot(&lease, id)?;
         let line = format!("removed the snapshot {id}");
-        Ok(Told::new(json!({ "removed": id }), [line]))
+        Ok(WorkspaceReport::new(json!({ "removed": id }), [line]))
     }
 }
 
@@ -268,7 +272,7 @@ impl Create {
 }
 
 impl Put {
-    fn run(&self, place: &Place) -> Result<Told, Stop> {
+    fn run(&self, place: &Place) -> Result<WorkspaceReport, Stop> {
         let mut from = self.source()?;
         let path = self.path()?;
         path.as_deref().map_or(Ok(()), Workspace::check_path)?;
@@ -281,7 +285,7 @@ impl Put {
             Some(path) => {
                 let file = workspace.put(&lease, &path, &mut *from)?;
                 let line = format!("wrote {} ({} bytes)", file.path, file.size);
-                Ok(Told::new(file, [line]))
+                Ok(WorkspaceReport::new(file, [line]))
             }
         }
     }
@@ -376,10 +380,10 @@ fn snapshot_line(snapshot: &SnapshotInfo) -> String {
     )
 }
 
-fn changed(changes: &ChangeList) -> Told {
+fn changed(changes: &ChangeList) -> WorkspaceReport {
     let mut lines = show::change_lines(changes);
     if lines.is_empty() {
         lines.push("nothing changed".to_owned());
     }
-    Told::new(changes, lines)
+    WorkspaceReport::new(changes, lines)
 }

@@ -32,7 +32,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show what was asked about a call, and what became of it
+    /// Show a call's approval request and its outcome
     Show {
         /// The id of the call, or its last letters, at least 4
         id: CallId,
@@ -43,7 +43,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Let a call run, once; if the process that asked has ended, it runs here
+    /// Approve one run of a call; it runs here if the process that asked has ended
     Approve(Approve),
     /// Revoke all session approvals
     Revoke {

@@ -53,15 +53,15 @@ pub(super) struct Batch {
     /// The calls: one JSON object a line. - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// An installed tool, a .wasm file, or the source folder of a tool that is built, whose tools the lines may name; with
-    /// #NAME for one of them
+    /// An installed tool, a .wasm file, or a built source folder, whose tools the lines may name; add #NAME for one of
+    /// them
     #[arg(long, value_name = "TOOL")]
     with: Vec<String>,
     /// Print one object with id and result for each call, then one for each call with deferred context modifiers, and nothing
     /// else, on standard output
     #[arg(long, conflicts_with = "print_record")]
     json: bool,
-    /// Print everything that is known of each call, one line each
+    /// Print the full record of each call, one per line
     #[arg(long)]
     print_record: bool,
     #[command(flatten)]
@@ -81,7 +81,7 @@ pub(super) struct OrderOptions {
     /// preserve_terminal_order]
     #[arg(long, value_name = "POLICY", value_parser = words::<OrderingPolicy, 3>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)))]
     ordering: Option<OrderingPolicy>,
-    /// Results printed early [default: progress_immediate_results_ordered]
+    /// When to print results [default: progress_immediate_results_ordered]
     #[arg(long, value_name = "POLICY", value_parser = words::<YieldPolicy, 3>(YieldPolicy::ALL.map(YieldPolicy::as_str)))]
     output_order: Option<YieldPolicy>,
     /// On the first Ctrl-C, wait for running calls (block) or cancel them. No new call starts [default: block]

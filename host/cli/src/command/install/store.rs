@@ -58,7 +58,7 @@ impl StoreCommand {
             .collect();
         let value = json!({ "components": components.len(), "damaged": damaged });
         report::print(&value, &lines, self.json)?;
-        Ok(Exit::of(damages.is_empty()))
+        Ok(Exit::from_success(damages.is_empty()))
     }
 
     fn prune(&self, home: &Home) -> Result<Exit, Stop> {
