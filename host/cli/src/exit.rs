@@ -24,7 +24,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// Success, or that what was looked at has faults.
-    pub(crate) fn of(is_good: bool) -> Self {
+    pub(crate) fn from_success(is_good: bool) -> Self {
         if is_good {
             Self::Succeeded
         } else {

@@ -11,10 +11,10 @@ use crate::store::{ClaimEntry, ClaimStore, Revision, WriteError};
 /// watches: clocks of two machines are never compared.
 pub struct Sweeper {
     lease: LeaseTerms,
-    open: BTreeMap<String, Seen>,
+    open: BTreeMap<String, WatchedClaim>,
 }
 
-struct Seen {
+struct WatchedClaim {
     entry: ClaimEntry,
     /// On the clock of this process.
     since: Duration,
@@ -36,7 +36,8 @@ impl Sweeper {
         }
         let seen = self.open.get(call);
         if seen.is_none_or(|seen| seen.entry.revision < entry.revision) {
-            self.open.insert(call.to_owned(), Seen { entry, since: at });
+            self.open
+                .insert(call.to_owned(), WatchedClaim { entry, since: at });
         }
     }
 

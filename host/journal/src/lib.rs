@@ -56,6 +56,6 @@ pub use store::{Journal, RoleLock, SESSION_STEPS_BYTES_MAX, Store, Summary};
 pub use trail::FlushOnDrop;
 pub use trail::{Listener, Outlet, Trail, TrailContents, WeakTrail, canceled_in_vain, of_no_call};
 pub use waiting::{
-    Allowance, AnswerOutcome, ApprovalRequest, Claim, History, Role, Standing, StoreError,
+    Allowance, AnswerOutcome, ApprovalRequest, ApprovalStanding, Claim, History, Role, StoreError,
     StoredApproval, SuspendRequest, SuspendedCall,
 };

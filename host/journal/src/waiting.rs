@@ -143,7 +143,7 @@ pub struct Claim {
 
 /// An approval, its state, and its answer.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct ApprovalStanding {
     pub approval: Approval,
     pub state: ApprovalState,
     pub answer: Option<Answer>,

@@ -1,6 +1,7 @@
 //! The components to call, from a few hundred bytes to a real tool, and a host to call them in.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Context;
 use toolcell::{Grants, Home, Host, HostBuilder, Keep, LogSettings, Request};
@@ -89,67 +90,118 @@ pub(crate) fn jq() -> anyhow::Result<Subject> {
     })
 }
 
-/// Of each tool of the toolbox that writes nothing and is not a subject above: its folder, its names, a call, and a
-/// folder for it.
-const TOOLBOX: [(&str, &str, &str, &str, Option<&str>); 4] = [
-    (
-        "sql",
-        "query",
-        "sql.query",
-        r#"{"sql":"SELECT count(*) FROM requests","files":[{"path":"/sample/requests.csv"}]}"#,
-        Some("example-tools/sql/sample"),
-    ),
-    (
-        "image",
-        "info",
-        "image.info",
-        r#"{"path":"/sample/pixel.png"}"#,
-        Some("example-tools/everything/src"),
-    ),
-    (
-        "pdf",
-        "text",
-        "pdf.text",
-        r#"{"path":"/sample/report.pdf"}"#,
-        Some("example-tools/pdf/sample"),
-    ),
-    (
-        "shell",
-        "shell",
-        "shell.shell",
-        r#"{"script":"seq 10 | sort -r | head -1"}"#,
-        None,
-    ),
+/// A call of a tool in the toolbox that is not a subject above.
+struct ToolboxCall {
+    /// Of its folder and its component.
+    name: &'static str,
+    tool: &'static str,
+    qualified: &'static str,
+    input: &'static str,
+    /// In the checkout, for the call to read as `/sample`.
+    sample: Option<&'static str>,
+}
+
+const TOOLBOX: [ToolboxCall; 7] = [
+    ToolboxCall {
+        name: "sql",
+        tool: "query",
+        qualified: "sql.query",
+        input: r#"{"sql":"SELECT count(*) FROM requests","files":[{"path":"/sample/requests.csv"}]}"#,
+        sample: Some("example-tools/sql/sample"),
+    },
+    ToolboxCall {
+        name: "image",
+        tool: "info",
+        qualified: "image.info",
+        input: r#"{"path":"/sample/pixel.png"}"#,
+        sample: Some("example-tools/everything/src"),
+    },
+    ToolboxCall {
+        name: "pdf",
+        tool: "text",
+        qualified: "pdf.text",
+        input: r#"{"path":"/sample/report.pdf"}"#,
+        sample: Some("example-tools/pdf/sample"),
+    },
+    ToolboxCall {
+        name: "archive",
+        tool: "list",
+        qualified: "archive.list",
+        input: r#"{"path":"/sample/sql.tar"}"#,
+        sample: None,
+    },
+    ToolboxCall {
+        name: "chart",
+        tool: "chart",
+        qualified: "chart.chart",
+        input: r#"{"kind":"bar","rows":[{"day":"Mon","calls":3},{"day":"Tue","calls":5}],"x":"day","y":"calls"}"#,
+        sample: None,
+    },
+    ToolboxCall {
+        name: "git",
+        tool: "log",
+        qualified: "git.log",
+        input: r#"{"path":"/sample","limit":3}"#,
+        sample: Some(""),
+    },
+    ToolboxCall {
+        name: "shell",
+        tool: "shell",
+        qualified: "shell.shell",
+        input: r#"{"script":"seq 10 | sort -r | head -1"}"#,
+        sample: None,
+    },
 ];
 
 /// Calls of the tools that the packages carry.
 pub(crate) fn toolbox() -> impl Iterator<Item = anyhow::Result<Subject>> {
-    TOOLBOX.into_iter().map(tool_of_the_box)
+    TOOLBOX.iter().map(ToolboxCall::subject)
 }
 
-fn tool_of_the_box(
-    (name, tool, qualified, input, sample): (
-        &'static str,
-        &'static str,
-        &'static str,
-        &'static str,
-        Option<&str>,
-    ),
-) -> anyhow::Result<Subject> {
-    let mut grants = Grants::default();
-    let sample = sample.map(|folder| root().join(folder));
-    if let Some(folder) = &sample {
-        grants.allow_read(&format!("{}=/sample", folder.display()))?;
+impl ToolboxCall {
+    fn subject(&self) -> anyhow::Result<Subject> {
+        let mut grants = Grants::default();
+        let sample = match self.sample {
+            Some(folder) => Some(root().join(folder)),
+            None if self.name == "archive" => Some(archived()?),
+            None => None,
+        };
+        if let Some(folder) = &sample {
+            grants.allow_read(&format!("{}=/sample", folder.display()))?;
+        }
+        if self.name == "chart" {
+            // It asks for both, whatever it is called with.
+            let folder = kept().join("chart");
+            std::fs::create_dir_all(&folder)?;
+            grants.allow_read(&format!("{}=/chart", folder.display()))?;
+            grants.allow_write(&format!("{}=/chart", folder.display()))?;
+        }
+        Ok(Subject {
+            name: self.name,
+            component: component(&root().join("example-tools").join(self.name), None)?,
+            tool: self.tool,
+            qualified: self.qualified,
+            input: self.input,
+            sample,
+            grants,
+        })
     }
-    Ok(Subject {
-        name,
-        component: component(&root().join("example-tools").join(name), None)?,
-        tool,
-        qualified,
-        input,
-        sample,
-        grants,
-    })
+}
+
+/// A folder with an archive, because git has no binary files of this project.
+fn archived() -> anyhow::Result<PathBuf> {
+    let folder = kept().join("archive");
+    std::fs::create_dir_all(&folder)?;
+    let made = Command::new("tar")
+        .arg("-cf")
+        .arg(folder.join("sql.tar"))
+        .arg("-C")
+        .arg(root().join("example-tools/sql"))
+        .arg("sample")
+        .status()
+        .context("start tar")?;
+    anyhow::ensure!(made.success(), "tar ended with {made}");
+    Ok(folder)
 }
 
 /// A guest of the tests, written without the SDK.

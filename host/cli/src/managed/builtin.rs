@@ -103,7 +103,7 @@ struct Bash {
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct ReadInput {
     file_path: String,
     view_range: Option<Vec<i64>>,
 }
@@ -160,7 +160,7 @@ fn with_state(command: &str) -> String {
     )
 }
 
-fn read(input: Read) -> Result<PlannedCall, String> {
+fn read(input: ReadInput) -> Result<PlannedCall, String> {
     let (first, last) = match input.view_range.as_deref() {
         None | Some([]) => (1, 0),
         Some([first, last]) => (*first, *last),

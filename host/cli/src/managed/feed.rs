@@ -11,8 +11,8 @@ use super::api::{Api, ApiError, Credential};
 use super::wire::Event;
 
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Before the reader of the connection waits.
-const NEWS_MAX: usize = 100;
+/// Before the reader of the connection waits. One can be large.
+const NEWS_MAX: usize = 8;
 
 pub(super) enum News {
     /// All events so far: after each connection, because some may have been missed.

@@ -31,7 +31,7 @@ struct LastValue {
     claim: Option<Claim>,
 }
 
-pub(super) struct Watching {
+pub(super) struct ClaimWatch {
     sweeper: Mutex<Sweeper>,
     followed: Mutex<HashMap<String, watch::Sender<LastValue>>>,
     begin: Instant,
@@ -40,7 +40,7 @@ pub(super) struct Watching {
 
 /// While it lives, changes of the call are noted.
 pub(super) struct CallInterest {
-    watching: Arc<Watching>,
+    watching: Arc<ClaimWatch>,
     call: String,
     /// Counts the interest.
     _receiver: watch::Receiver<LastValue>,
@@ -57,7 +57,7 @@ impl Drop for CallInterest {
     }
 }
 
-impl Watching {
+impl ClaimWatch {
     pub(super) fn new(lease: LeaseTerms) -> Self {
         Self {
             sweeper: Mutex::new(Sweeper::new(lease)),

@@ -2,12 +2,12 @@
 
 mod approvals;
 mod calls;
+mod claim_watch;
 mod objects;
 mod places;
 mod report;
 mod resources;
 mod store;
-mod watching;
 mod workers;
 
 use std::path::PathBuf;
@@ -30,10 +30,10 @@ pub use places::{CallRun, Runner, StartRequest, WorkerCall};
 pub use report::{JetStreamReport, ServerReport, StreamReport, report};
 pub use workers::{ClusterState, OpenCall, WorkerState, WorkerTool};
 
+use claim_watch::ClaimWatch;
 use objects::Objects;
 pub use resources::PROTOCOL;
 use resources::Resources;
-use watching::Watching;
 
 /// How a process reaches its cluster.
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ pub struct Cluster {
     context: Context,
     resources: Resources,
     objects: Objects,
-    watching: Arc<Watching>,
+    watching: Arc<ClaimWatch>,
     protocols: Arc<workers::Protocols>,
     /// Name of this process among the workers, with characters that a key can have.
     place_name: String,
@@ -153,7 +153,7 @@ impl Cluster {
         context.set_timeout(ANSWER.min(settings.lease.time / 4));
         let resources = Resources::open(&context, &settings).await?;
         let objects = Objects::new(resources.objects.clone());
-        let watching = Arc::new(Watching::new(settings.lease));
+        let watching = Arc::new(ClaimWatch::new(settings.lease));
         let cluster = Arc::new(Self {
             client,
             context,
@@ -171,11 +171,11 @@ impl Cluster {
             Arc::downgrade(&cluster),
             cluster.stop.clone(),
         ));
-        tokio::spawn(watching::watch(
+        tokio::spawn(claim_watch::watch(
             Arc::downgrade(&cluster),
             cluster.stop.clone(),
         ));
-        tokio::spawn(watching::sweep(
+        tokio::spawn(claim_watch::sweep(
             Arc::downgrade(&cluster),
             cluster.stop.clone(),
         ));

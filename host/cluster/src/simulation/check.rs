@@ -13,7 +13,7 @@
 //!   while a worker could take it.
 //! - An end that says that nothing happened is true: no guest that may have an effect was started.
 
-use super::world::{BEGIN, LEASE, LEASE_TIME, Sent, Time, World};
+use super::world::{BEGIN, LEASE, LEASE_TIME, SentMessage, Time, World};
 use crate::claim::{CallEnd, Claim, Holder, Stage};
 use crate::store::ClaimEntry;
 use crate::worker::WorkOutcome;
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Before `next` is written.
-    pub(super) fn check_write(&mut self, call: usize, next: &Claim, sent: &Sent) {
+    pub(super) fn check_write(&mut self, call: usize, next: &Claim, sent: &SentMessage) {
         let Some(entry) = self.calls[call].entry.take() else {
             return;
         };
@@ -100,7 +100,7 @@ impl World {
         self.calls[call].entry = Some(entry);
     }
 
-    fn check_step(&mut self, call: usize, last: &Claim, next: &Claim, sent: &Sent) {
+    fn check_step(&mut self, call: usize, last: &Claim, next: &Claim, sent: &SentMessage) {
         match &next.stage {
             Stage::Queued => {
                 self.must(next.cancel.is_none(), "a canceled call does not wait");
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// The sweeper takes the call from an attempt.
-    fn check_lost(&mut self, call: usize, last: &Claim, next: &Claim, sent: &Sent) {
+    fn check_lost(&mut self, call: usize, last: &Claim, next: &Claim, sent: &SentMessage) {
         let Some(holder) = last.holder() else {
             return;
         };

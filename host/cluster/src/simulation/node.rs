@@ -11,7 +11,7 @@ use toolcell_spec::AbortReason;
 
 use super::check::result;
 use super::stands;
-use super::world::{Answer, Event, Happening, LEASE, Request, World, trace};
+use super::world::{Answer, Disturbance, Event, LEASE, Request, World, trace};
 use crate::claim::{Claim, Holder, UnixMillis};
 use crate::gateway::{SubmitError, cancel, follow, submit};
 use crate::hold::Hold;
@@ -193,14 +193,14 @@ pub(super) struct Guest {
     pub(super) is_deadly: bool,
 }
 
-struct Guarded<'n> {
+struct GuardedRun<'n> {
     node: &'n Node,
     call: usize,
     question: &'static str,
     guest: Guest,
 }
 
-impl Run<Node> for Guarded<'_> {
+impl Run<Node> for GuardedRun<'_> {
     async fn run(self, hold: &Hold<'_, Node>, _: &Claim) -> RunOutcome {
         let end = RunOutcome::End(result(hold.holder(), self.question));
         tokio::select! {
@@ -221,8 +221,8 @@ impl Run<Node> for Guarded<'_> {
             world.check_begin(self.call, hold.holder(), (self.question, changes));
             if self.guest.is_deadly {
                 let (at, until) = (world.now + 1, world.now + 500);
-                let crash = Happening::Crash(self.node.process, until);
-                world.at(at, Event::Happen(crash));
+                let crash = Disturbance::Crash(self.node.process, until);
+                world.at(at, Event::Disturb(crash));
             }
         }
         tokio::select! {
@@ -252,7 +252,7 @@ pub(super) async fn worker(node: Node, message: usize, guest: Guest) {
         node: &node,
         message,
     };
-    let run = Guarded {
+    let run = GuardedRun {
         node: &node,
         call,
         question,

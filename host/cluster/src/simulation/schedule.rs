@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::executor::Executor;
 use super::node::{Guest, Node, canceler, client, sweeper, worker};
-use super::world::{BEGIN, Event, Faults, Happening, Time, World, trace};
+use super::world::{BEGIN, Disturbance, Event, Faults, Time, World, trace};
 use crate::claim::Claim;
 
 /// Long after the last fault and the last deadline.
@@ -112,7 +112,7 @@ impl Schedule {
         if world.chance(10) {
             let at = world.rng.u64(..until);
             let until = at + world.rng.u64(1_000..30_000);
-            world.at(at, Event::Happen(Happening::Silence(until)));
+            world.at(at, Event::Disturb(Disturbance::Silence(until)));
         }
     }
 
@@ -225,20 +225,20 @@ impl Schedule {
             Event::Reply(reply) => world.reply(*reply),
             Event::Notice(process, call, entry) => world.notice(process, call, entry),
             Event::Deliver(message, turn) => world.deliver(message, turn),
-            Event::Happen(happening) => {
-                trace!(world, "{happening:?}");
+            Event::Disturb(disturbance) => {
+                trace!(world, "{disturbance:?}");
                 drop(world);
-                self.happen(happening);
+                self.disturb(disturbance);
             }
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn disturb(&mut self, disturbance: Disturbance) {
         let mut world = self.world.lock().unwrap();
         let now = world.now;
-        world.calm_since = world.calm_since.max(happening.ends(now));
-        match happening {
-            Happening::Delivery {
+        world.calm_since = world.calm_since.max(disturbance.ends(now));
+        match disturbance {
+            Disturbance::Delivery {
                 worker: process,
                 message,
             } => {
@@ -250,16 +250,16 @@ impl Schedule {
                 let worker = worker(self.node(process, false), message, guest);
                 self.executor.spawn(process, false, worker);
             }
-            Happening::Crash(process, until) => {
+            Disturbance::Crash(process, until) => {
                 let one = &mut world.processes[process];
                 if one.is_up {
                     (one.is_up, one.is_paused, one.trouble) = (false, false, Some(now));
-                    world.at(until, Event::Happen(Happening::Restart(process)));
+                    world.at(until, Event::Disturb(Disturbance::Restart(process)));
                     drop(world);
                     self.executor.kill(process);
                 }
             }
-            Happening::Restart(process) => {
+            Disturbance::Restart(process) => {
                 world.processes[process].is_up = true;
                 world.processes[process].trouble = Some(now);
                 world.begin_to_watch(process);
@@ -282,22 +282,22 @@ impl Schedule {
                     self.executor.spawn(process, false, client);
                 }
             }
-            Happening::Pause(process, until) => {
+            Disturbance::Pause(process, until) => {
                 let one = &mut world.processes[process];
                 if one.is_up && !one.is_paused {
                     (one.is_paused, one.trouble) = (true, Some(now));
-                    world.at(until, Event::Happen(Happening::Resume(process)));
+                    world.at(until, Event::Disturb(Disturbance::Resume(process)));
                 }
             }
-            Happening::Resume(process) => {
+            Disturbance::Resume(process) => {
                 let one = &mut world.processes[process];
                 (one.is_paused, one.trouble) = (false, Some(now));
             }
-            Happening::Cut(process, until) => {
+            Disturbance::Cut(process, until) => {
                 let one = &mut world.processes[process];
                 (one.cut_until, one.trouble) = (one.cut_until.max(until), Some(now));
             }
-            Happening::Silence(until) => world.silent_until = until,
+            Disturbance::Silence(until) => world.silent_until = until,
         }
     }
 

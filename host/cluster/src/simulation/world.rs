@@ -57,7 +57,7 @@ pub(super) enum Request {
     AtWork(usize),
 }
 
-pub(super) struct Sent {
+pub(super) struct SentMessage {
     pub(super) process: usize,
     /// By the sweeper of the process.
     pub(super) by_sweeper: bool,
@@ -94,18 +94,18 @@ pub(super) struct Reply {
 }
 
 pub(super) enum Event {
-    Arrive(Box<Sent>),
+    Arrive(Box<SentMessage>),
     Answer(usize, Answer),
     /// An answer on its way back.
     Reply(Box<Reply>),
     Notice(usize, usize, ClaimEntry),
     Deliver(usize, u32),
     /// For the schedule: what the world does not know.
-    Happen(Happening),
+    Disturb(Disturbance),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Happening {
+pub(super) enum Disturbance {
     Delivery {
         worker: usize,
         message: usize,
@@ -120,7 +120,7 @@ pub(super) enum Happening {
     Silence(Time),
 }
 
-impl Happening {
+impl Disturbance {
     /// When nothing is left of it.
     pub(super) fn ends(self, now: Time) -> Time {
         match self {
@@ -298,12 +298,12 @@ impl World {
         if kinds & (1 << kind) == 0 {
             return;
         }
-        let happening = match kind {
-            0 => Happening::Crash(process, until),
-            1 => Happening::Pause(process, until),
-            _ => Happening::Cut(process, until),
+        let disturbance = match kind {
+            0 => Disturbance::Crash(process, until),
+            1 => Disturbance::Pause(process, until),
+            _ => Disturbance::Cut(process, until),
         };
-        self.at(at, Event::Happen(happening));
+        self.at(at, Event::Disturb(disturbance));
     }
 
     /// Sends a request; its answer comes to the slot.
@@ -345,7 +345,7 @@ impl World {
         );
         if !is_lost {
             self.travelling += 1;
-            let sent = Sent {
+            let sent = SentMessage {
                 process,
                 by_sweeper,
                 at: self.now,
@@ -359,7 +359,7 @@ impl World {
         slot
     }
 
-    pub(super) fn arrive(&mut self, sent: Sent) {
+    pub(super) fn arrive(&mut self, sent: SentMessage) {
         self.travelling -= 1;
         if !sent.has_answer {
             self.processes[sent.process].trouble = Some(self.now);
@@ -392,7 +392,7 @@ impl World {
         }
     }
 
-    fn apply(&mut self, sent: &Sent) -> Answer {
+    fn apply(&mut self, sent: &SentMessage) -> Answer {
         match &sent.request {
             // Only the leader's values are the latest ones.
             Request::Read(call) if !stands("store_leader") && self.chance(10) => {
@@ -440,7 +440,7 @@ impl World {
         self.deliver_in(self.messages.len() - 1, 1);
     }
 
-    fn write(&mut self, call: usize, claim: &Claim, sent: &Sent) -> Answer {
+    fn write(&mut self, call: usize, claim: &Claim, sent: &SentMessage) -> Answer {
         self.check_write(call, claim, sent);
         self.revision += 1;
         let entry = ClaimEntry {
@@ -547,8 +547,8 @@ impl World {
             let nth = self.rng.usize(..workers);
             let worker = self.processes.len() - workers + nth;
             let at = self.now + self.travel();
-            let delivery = Happening::Delivery { worker, message };
-            self.at(at, Event::Happen(delivery));
+            let delivery = Disturbance::Delivery { worker, message };
+            self.at(at, Event::Disturb(delivery));
         }
         self.deliver_in(message, ACK_WAIT);
     }

@@ -265,11 +265,11 @@ impl Drop for Segment {
 /// Fails if another version of toolcell wrote the log.
 pub(super) fn check_format(dir: &Path, opened: &str) -> io::Result<()> {
     #[derive(Default, Deserialize)]
-    struct Opened {
+    struct SegmentStart {
         #[serde(default)]
         format: i64,
     }
-    let Opened { format } = serde_json::from_str(opened).unwrap_or_default();
+    let SegmentStart { format } = serde_json::from_str(opened).unwrap_or_default();
     match format.cmp(&VERSION) {
         Ordering::Equal => Ok(()),
         Ordering::Less => {

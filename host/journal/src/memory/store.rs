@@ -10,7 +10,7 @@ use toolcell_spec::{
 };
 
 use crate::waiting::{
-    Allowance, AnswerOutcome, ApprovalRequest, Claim, History, Role, Standing, StoreError,
+    Allowance, AnswerOutcome, ApprovalRequest, ApprovalStanding, Claim, History, Role, StoreError,
     StoredApproval, SuspendRequest, SuspendedCall, WAITING_MAX,
 };
 
@@ -185,8 +185,8 @@ impl Store {
     }
 
     /// Returns the approval of the call `id`; `None` if there is none.
-    pub fn standing(&mut self, id: InvocationId) -> Result<Option<Standing>, StoreError> {
-        Ok(self.calls.get(&id).map(|call| Standing {
+    pub fn standing(&mut self, id: InvocationId) -> Result<Option<ApprovalStanding>, StoreError> {
+        Ok(self.calls.get(&id).map(|call| ApprovalStanding {
             approval: call.approval.clone(),
             state: call.state,
             answer: call.answer.clone(),

@@ -23,7 +23,7 @@ use rusqlite::Connection;
 use crate::LOG_AGE;
 use crate::database::{self, Durability};
 use crate::waiting::{
-    Allowance, AnswerOutcome, ApprovalRequest, Claim, History, Role, Standing, StoreError,
+    Allowance, AnswerOutcome, ApprovalRequest, ApprovalStanding, Claim, History, Role, StoreError,
     StoredApproval, SuspendRequest, SuspendedCall, WAITING_MAX,
 };
 use toolcell_policy::secret::SealingKey;

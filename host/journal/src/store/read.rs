@@ -7,7 +7,7 @@ use toolcell_spec::{Answer, Approval, ApprovalState, InvocationId, Timestamp, To
 
 use toolcell_policy::secret::SealingKey;
 
-use super::{History, Standing, Store, StoreError, StoredApproval, entry, suspend};
+use super::{ApprovalStanding, History, Store, StoreError, StoredApproval, entry, suspend};
 
 const LIST_MAX: u32 = 1_000;
 
@@ -23,13 +23,13 @@ pub struct Summary {
 }
 
 impl Store {
-    pub fn standing(&mut self, id: InvocationId) -> Result<Option<Standing>, StoreError> {
+    pub fn standing(&mut self, id: InvocationId) -> Result<Option<ApprovalStanding>, StoreError> {
         standing(&self.connection, &self.key, id)
     }
 
     pub fn kept(&mut self, id: InvocationId) -> Result<Option<StoredApproval>, StoreError> {
         let transaction = self.connection.transaction()?;
-        let Some(Standing {
+        let Some(ApprovalStanding {
             approval,
             state,
             answer,
@@ -85,7 +85,7 @@ impl Store {
         ids.sort_unstable_by(|one, other| other.cmp(one));
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
-            let Some(Standing {
+            let Some(ApprovalStanding {
                 approval, state, ..
             }) = standing(&self.connection, &self.key, id)?
             else {
@@ -160,7 +160,7 @@ pub(super) fn standing(
     connection: &Connection,
     key: &SealingKey,
     id: InvocationId,
-) -> Result<Option<Standing>, StoreError> {
+) -> Result<Option<ApprovalStanding>, StoreError> {
     type Row = (String, String, i64, Vec<u8>, Option<Vec<u8>>);
     let row: Option<Row> = connection
         .query_row(
@@ -195,7 +195,7 @@ pub(super) fn standing(
     if answered != wanted {
         return Err(damaged("an approval's state is not what was answered"));
     }
-    Ok(Some(Standing {
+    Ok(Some(ApprovalStanding {
         approval,
         state,
         answer,

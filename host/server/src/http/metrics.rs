@@ -34,7 +34,7 @@ const OTHERS: &str = "(others)";
 pub(super) struct HttpMetrics(Mutex<BTreeMap<(&'static str, u16), u64>>);
 
 /// Numbers from elsewhere.
-pub(super) struct Measured {
+pub(super) struct MetricValues {
     /// Prometheus text.
     pub(super) calls: String,
     pub(super) connections: ConnectionStates,
@@ -84,7 +84,7 @@ impl HttpMetrics {
         *self.0.lock().entry((interface, status)).or_default() += 1;
     }
 
-    pub(super) fn text(&self, measured: Measured) -> String {
+    pub(super) fn text(&self, measured: MetricValues) -> String {
         let mut text = MetricText(measured.calls);
         let answers: Vec<_> = self
             .0

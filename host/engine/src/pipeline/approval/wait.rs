@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::approval::{Approver, Prompt, Reply};
 use toolcell_executor::stopped;
-use toolcell_journal::{AnswerOutcome, Standing};
+use toolcell_journal::{AnswerOutcome, ApprovalStanding};
 use toolcell_spec::{
     Answer, ApprovalState, ErrorCode, InvocationId, PermissionChannel, Refusal, Timestamp,
 };
@@ -123,7 +123,7 @@ async fn checked(approver: &dyn Approver, prompt: &Prompt) -> Option<Reply> {
 /// `None` while the question is open.
 async fn look_up(desk: &ApprovalService, id: InvocationId) -> Result<Option<Answer>, Refusal> {
     let standing = desk.journal.run(move |store| store.standing(id)).await?;
-    let Some(Standing {
+    let Some(ApprovalStanding {
         approval,
         state,
         answer,

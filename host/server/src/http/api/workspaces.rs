@@ -37,7 +37,7 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// In one answer, which is in memory as a whole.
 const FILES_MAX: usize = 10_000;
 
-type Served = Result<Response<Body>, Problem>;
+type ApiAnswer = Result<Response<Body>, Problem>;
 
 impl ApiState {
     pub(super) fn workspaces(
@@ -140,7 +140,7 @@ fn document(workspace: &Workspace, lease: &Lease) -> Result<WorkspaceDocument, R
 
 /// The workspaces of the caller.
 #[utoipa::path(get, path = "/v1/workspaces", tag = "workspaces", responses((status = 200, description = "The workspaces")))]
-pub(super) async fn list(CallerRequest(shared, caller, _): CallerRequest) -> Served {
+pub(super) async fn list(CallerRequest(shared, caller, _): CallerRequest) -> ApiAnswer {
     let (service, owner) = shared.workspaces(&caller)?;
     let mut infos = Vec::new();
     for workspace in blocking(move || service.list(&owner)).await? {
@@ -161,7 +161,7 @@ pub(super) async fn list(CallerRequest(shared, caller, _): CallerRequest) -> Ser
 pub(super) async fn show(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams(name): PathParams<String>,
-) -> Served {
+) -> ApiAnswer {
     let shown = shared.within(&caller, name, Access::Read, |workspace, lease| {
         document(workspace, &lease)
     });
@@ -173,7 +173,7 @@ pub(super) async fn show(
 pub(super) async fn create(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams(name): PathParams<String>,
-) -> Served {
+) -> ApiAnswer {
     let made = shared.made(&caller, name, Access::Read, |workspace, lease| {
         document(workspace, &lease)
     });
@@ -185,7 +185,7 @@ pub(super) async fn create(
 pub(super) async fn remove(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams(name): PathParams<String>,
-) -> Served {
+) -> ApiAnswer {
     let (service, owner) = shared.workspaces(&caller)?;
     blocking(move || service.remove(&owner, &name)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -209,7 +209,7 @@ pub(super) async fn read_file(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams((name, path)): PathParams<(String, String)>,
     headers: HeaderMap,
-) -> Served {
+) -> ApiAnswer {
     let opened = shared.within(&caller, name, Access::Read, move |workspace, lease| {
         workspace.open_file(&lease, &path)
     });
@@ -298,7 +298,7 @@ pub(super) async fn write_file(
     PathParams((name, path)): PathParams<(String, String)>,
     headers: HeaderMap,
     body: Bytes,
-) -> Served {
+) -> ApiAnswer {
     let part = part(&headers, body.len() as u64)?;
     Workspace::check_path(&path)?;
     let written = shared.made(
@@ -356,7 +356,7 @@ fn part(headers: &HeaderMap, bytes: u64) -> Result<Option<(Option<u64>, u64)>, P
 pub(super) async fn remove_file(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams((name, path)): PathParams<(String, String)>,
-) -> Served {
+) -> ApiAnswer {
     let removed = shared.within(&caller, name, Access::Write, move |workspace, lease| {
         workspace.remove_path(&lease, &path)
     });
@@ -369,7 +369,7 @@ pub(super) async fn remove_file(
 pub(super) async fn read_archive(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams(name): PathParams<String>,
-) -> Served {
+) -> ApiAnswer {
     // Made before it is sent: a client that reads slowly must not hold up the calls that write.
     let packed = shared.within(&caller, name, Access::Read, |workspace, lease| {
         workspace.archive(&lease)
@@ -388,7 +388,7 @@ pub(super) async fn write_archive(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams(name): PathParams<String>,
     body: Bytes,
-) -> Served {
+) -> ApiAnswer {
     let changes = shared.made(&caller, name, Access::Write, move |workspace, lease| {
         workspace.put_archive(&lease, &mut &*body)
     });
@@ -408,7 +408,7 @@ pub(super) async fn diff(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams(name): PathParams<String>,
     QueryParams(query): QueryParams<DiffQuery>,
-) -> Served {
+) -> ApiAnswer {
     let from: SnapshotId = query.from.parse().map_err(Problem::from)?;
     let to: Option<SnapshotId> = query
         .to
@@ -437,7 +437,7 @@ pub(super) async fn snapshot(
     PathParams(name): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,
-) -> Served {
+) -> ApiAnswer {
     let SnapshotRequest { id } = read(&headers, &body)?;
     let taken = shared.within(&caller, name, Access::Write, move |workspace, lease| {
         workspace.snapshot(&lease, id)
@@ -450,7 +450,7 @@ pub(super) async fn snapshot(
 pub(super) async fn remove_snapshot(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams((name, id)): PathParams<(String, String)>,
-) -> Served {
+) -> ApiAnswer {
     let id: SnapshotId = id.parse().map_err(Problem::from)?;
     let removed = shared.within(&caller, name, Access::Write, move |workspace, lease| {
         workspace.remove_snapshot(&lease, &id)
@@ -474,7 +474,7 @@ pub(super) async fn restore(
     PathParams(name): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,
-) -> Served {
+) -> ApiAnswer {
     let RestoreRequest { id } = read(&headers, &body)?;
     let changes = shared.within(&caller, name, Access::Write, move |workspace, lease| {
         workspace.restore(&lease, &id)
@@ -497,7 +497,7 @@ pub(super) async fn fork(
     PathParams(name): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,
-) -> Served {
+) -> ApiAnswer {
     let ForkRequest { name: new } = read(&headers, &body)?;
     let place = HeaderValue::from_str(&format!("/v1/workspaces/{new}"));
     let (service, owner) = shared.workspaces(&caller)?;

@@ -9,7 +9,7 @@ use toolcell_spec::ErrorCode;
 
 use super::refusals::{RefusalForm, RefusalResponse, get_only, noted};
 use super::{API, Routes, WORKER, holder};
-use crate::http::metrics::Measured;
+use crate::http::metrics::MetricValues;
 use crate::http::problem::Problem;
 
 const METRICS: &str = "/metrics";
@@ -144,7 +144,7 @@ impl Routes {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return get_only();
         }
-        let measured = Measured {
+        let measured = MetricValues {
             calls,
             connections: self.connections.states(),
             budgets: self.tables.usage(),
