@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -20,7 +21,7 @@ fn the_copy_of_a_busy_home_is_sound_and_has_every_call_that_had_ended() {
     let home = Home::new();
     let (_guard, folder) = scratch();
     let is_over = AtomicBool::new(false);
-    let lines: String = (0..200)
+    let lines: String = (0..50)
         .map(|number| {
             let call = json!({ "id": number.to_string(), "tool": guest("probe#echo"), "input": { "text": "x" } });
             format!("{call}\n")
@@ -32,6 +33,8 @@ fn the_copy_of_a_busy_home_is_sound_and_has_every_call_that_had_ended() {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
                         home.toolcell(&["batch", "-"]).stdin(&lines).run().exits(0);
+                        // Each copy takes longer than the one before, the more calls there are.
+                        std::thread::sleep(Duration::from_millis(200));
                     }
                 })
             })
