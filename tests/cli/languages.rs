@@ -135,6 +135,7 @@ fn published(place: &Path, folder: &str, lang: Language) {
 }
 
 #[test]
+#[ignore = "sets up and uses eight toolchains, for minutes: `just nightly` runs it"]
 fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
     let _turn = BUILDING
         .lock()
