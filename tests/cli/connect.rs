@@ -616,7 +616,7 @@ fn the_file_is_the_projects_or_the_users() {
         "{}",
         homeless.stderr
     );
-    for (client, name, most) in [("codex", "a.b", "64"), ("cursor", "twelve-chars", "11")] {
+    for (client, name, most) in [("codex", "a.b", "64"), ("cursor", "eleven-char", "10")] {
         let named = desk
             .run(&[client, "probe.wasm", &format!("--name={name}")])
             .exits(2);

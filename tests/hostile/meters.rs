@@ -99,7 +99,7 @@ impl DescriptorPeak {
 
 pub(super) fn random() -> u64 {
     let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).unwrap();
+    getrandom::fill(&mut bytes).unwrap();
     u64::from_le_bytes(bytes)
 }
 

@@ -24,8 +24,8 @@ use toolcell_journal::{CallLog, Journal, PayloadStore};
 use toolcell_sandbox::{Compilation, CompileWatch};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
-    self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, InterruptFuture,
-    OperatorLog, Server, ServerTools, TokenIssuers, ToolOffer,
+    self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, OperatorLog,
+    Server, ServerTools, TokenIssuers, ToolOffer,
 };
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 use tracing::info;
@@ -575,25 +575,6 @@ fn unwritable(error: &std::io::Error) {
     show::say(&format!(
         "warning: the records of calls cannot be written any more: {error}"
     ));
-}
-
-/// Signals count from this call on, not from the first poll, because a client may end the server as soon as it is
-/// ready. Must be called within a runtime.
-pub(crate) fn interrupted() -> InterruptFuture {
-    use tokio::signal::unix::{SignalKind, signal};
-    let signals = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    );
-    Box::pin(async move {
-        let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
-            return std::future::pending().await;
-        };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
 }
 
 /// Dropping the engine would only take time, and a guest's blocking read must not delay the exit.

@@ -5,7 +5,7 @@ use toolcell_spec::{ToolDeclaration, digest};
 /// In characters. Clients put the name of the server in front: `mcp__toolcell__` and this are within the 64 characters of
 /// the APIs of models, and `toolcell:` and this within Cursor's 60, which leaves out tools with longer names
 /// (<https://github.com/microsoft/vscode/issues/243602>, <https://github.com/awslabs/mcp/issues/1283>).
-pub const NAME_CHARS_MAX: usize = 48;
+pub const NAME_CHARS_MAX: usize = 49;
 
 /// Unique names in one server: `namespace_name`, or the bare name of a tool called as its namespace. They stay the same
 /// when tools are added, unless the same name or a `reserved` one came first: then six hexadecimal digits are appended.
@@ -130,7 +130,7 @@ mod tests {
         ]);
         assert_eq!(names[0], "a_b_c");
         assert!(
-            names[1].starts_with("a_b_c_") && names.iter().all(|name| name.len() <= 48),
+            names[1].starts_with("a_b_c_") && names.iter().all(|name| name.len() <= 49),
             "{names:?}"
         );
         let distinct: std::collections::HashSet<_> = names.iter().collect();

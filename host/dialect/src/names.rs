@@ -52,7 +52,7 @@ pub struct DialectNames {
 
 impl DialectNames {
     /// Takes names in the server ([`exported`](super::exported)) and `tool_id`s. A name that is taken or has over
-    /// 48 characters ends in six hexadecimal digits of the id's digest.
+    /// 49 characters ends in six hexadecimal digits of the id's digest.
     pub fn new<'a>(rule: NameRule, tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let tools: Vec<(&str, &str)> = tools.into_iter().collect();
         let fitted: Vec<String> = tools.iter().map(|(name, _)| rule.fit(name)).collect();
@@ -161,7 +161,7 @@ mod tests {
                 ("short", "same"),
             ],
         );
-        assert!(names.iter().all(|name| name.len() <= 48), "{names:?}");
-        assert_eq!((names[0].len(), names[3].as_str()), (48, "short"));
+        assert!(names.iter().all(|name| name.len() <= 49), "{names:?}");
+        assert_eq!((names[0].len(), names[3].as_str()), (49, "short"));
     }
 }

@@ -220,7 +220,7 @@ impl LockLocation {
             let file = File::from(rustix::fs::open(
                 &path,
                 flags,
-                Mode::from_raw_mode(FILE_MODE),
+                Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH,
             )?);
             let ours = file.metadata()?;
             if !ours.is_file() {

@@ -3,7 +3,6 @@
 use data_encoding::HEXLOWER;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 const SECRET_BYTES: usize = 32;
 
@@ -14,7 +13,7 @@ const SECRET_BYTES: usize = 32;
 /// The system gives no random numbers.
 pub fn secret() -> std::io::Result<String> {
     let mut bytes = [0; SECRET_BYTES];
-    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    getrandom::fill(&mut bytes)?;
     Ok(HEXLOWER.encode(&bytes))
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use toolcell_system::pseudo_files;
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl OpenFolder {
 
 #[cfg(target_os = "linux")]
 fn no_links(host: &Path) -> io::Result<OwnedFd> {
-    use rustix::fs::{ResolveFlags, openat2};
+    use rustix::fs::{CWD, ResolveFlags, openat2};
     match openat2(
         CWD,
         host,

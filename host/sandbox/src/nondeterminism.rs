@@ -112,7 +112,7 @@ impl ReplayRecorder {
 
 fn fresh_seed() -> wasmtime::Result<RandomSeed> {
     let mut bytes = [0; 32];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    getrandom::fill(&mut bytes[..])?;
     Ok(RandomSeed::new(bytes))
 }
 

@@ -54,7 +54,6 @@ use std::sync::Arc;
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, RwLock};
 use rmcp::model::{CallToolResponse, Extensions};
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolcell::Approver;
@@ -264,7 +263,7 @@ fn of_http<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
 /// Hexadecimal; nobody can guess it.
 fn random_name<const BYTES: usize>() -> Result<String, Refusal> {
     let mut bytes = [0; BYTES];
-    getrandom(&mut bytes, GetRandomFlags::empty())
+    getrandom::fill(&mut bytes)
         .map_err(|error| Refusal::host_fault(format!("cannot create a random name: {error}")))?;
     Ok(HEXLOWER.encode(&bytes))
 }

@@ -166,6 +166,7 @@ pub(super) fn journal(home: &Home) -> Check {
 }
 
 /// Missing features make toolcell slower, let it run fewer calls at once, or cost a layer of defense.
+#[cfg(target_os = "linux")]
 fn kernel() -> Vec<Check> {
     vec![
         openat2(),
@@ -174,6 +175,11 @@ fn kernel() -> Vec<Check> {
         open_files(),
         seccomp(),
     ]
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kernel() -> Vec<Check> {
+    vec![open_files()]
 }
 
 fn check(subject: &str, there: bool, detail: impl Into<String>) -> Check {
@@ -186,6 +192,7 @@ fn check(subject: &str, there: bool, detail: impl Into<String>) -> Check {
 }
 
 /// Makes the system call, because a seccomp filter may block it whatever the kernel version.
+#[cfg(target_os = "linux")]
 fn openat2() -> Check {
     use rustix::fs::{Mode, OFlags, ResolveFlags};
     let opened = rustix::fs::openat2(
@@ -208,6 +215,7 @@ fn openat2() -> Check {
     }
 }
 
+#[cfg(target_os = "linux")]
 fn pagemap_scan() -> Check {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release
@@ -221,6 +229,7 @@ fn pagemap_scan() -> Check {
     check("PAGEMAP_SCAN", version >= (6, 7), detail)
 }
 
+#[cfg(target_os = "linux")]
 fn map_count() -> Check {
     let maps = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     let maps: u64 = maps.trim().parse().unwrap_or(0);
@@ -248,6 +257,7 @@ fn open_files() -> Check {
 }
 
 /// A filter is the second layer of defense if the sandbox has a hole.
+#[cfg(target_os = "linux")]
 fn seccomp() -> Check {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mode = status

@@ -16,7 +16,7 @@ use toolcell_spec::{EventType, ToolEvent};
 
 use super::calls;
 use crate::exit::{BadRequest, Exit};
-use crate::serving::interrupted;
+use crate::interrupts::interrupted;
 use crate::show;
 
 const TICK: Duration = Duration::from_millis(100);

@@ -15,8 +15,8 @@ use toolcell_page::{InspectPage, Program, serve};
 
 use super::calls;
 use super::exit::{BadRequest, Exit};
+use super::interrupts::interrupted;
 use super::options::GrantOptions;
-use super::serving::interrupted;
 use crate::runtime::Runtime;
 
 /// Shows your calls, approvals, tools and workspaces in a browser. The address that it prints lets one browser in, once.

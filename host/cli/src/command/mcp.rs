@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::launch::Launch;
 use super::serving::{self, ServingOptions};
 use super::starting::{Early, Ready};
-use super::{ask, connect, show};
+use super::{ask, connect, interrupts, show};
 
 /// Offers tools to an MCP client, on standard input and output. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -48,9 +48,10 @@ impl Mcp {
             );
         }
         let done = runtime.block_on(async {
-            let interrupted = serving::interrupted();
+            let interrupted = interrupts::interrupted();
             let served =
-                toolcell_server::serve_stdio(&server, ask::actor(), serving::interrupted()).await;
+                toolcell_server::serve_stdio(&server, ask::actor(), interrupts::interrupted())
+                    .await;
             let Some(failed) = failed else {
                 return served.map(|()| Exit::Succeeded);
             };

@@ -13,7 +13,6 @@ use crate::runtime::Runtime;
 use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 use toolcell_policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
@@ -29,8 +28,8 @@ use super::exit::{BadRequest, Exit};
 use super::options::one_of;
 use super::protected_sources::KeptFile;
 use super::serving::{self, ServingOptions, TokenCallers};
-use super::show;
 use super::starting::Ready;
+use super::{interrupts, show};
 
 /// Offers tools over HTTP: to MCP clients at /mcp, and to any program at /v1. Clients need a token, printed once on standard error.
 #[derive(Debug, Args)]
@@ -131,9 +130,7 @@ impl Serve {
         let runtime = Runtime::on_all_processors()?;
         self.serving.log = Some(self.log()?);
         // From now on: without a listener, the signal ends the process.
-        let hangups = runtime
-            .block_on(async { signal(SignalKind::hangup()) })
-            .context("cannot listen to SIGHUP")?;
+        let hangups = runtime.block_on(async { interrupts::hangups() })?;
         let served = match self.serving.server(&runtime)? {
             Ready::Server(served) => served,
             Ready::Refused(exit) => return Ok(exit),

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::exit::Exit;
 use super::serve::signals;
 use super::serving::{self, ServingOptions};
-use super::show;
 use super::starting::Ready;
+use super::{interrupts, show};
 use crate::cluster::WorkerCalls;
 use crate::managed::{self, ManagedOptions};
 use crate::runtime::Runtime;
@@ -112,7 +112,7 @@ impl Work {
 fn until_interrupted() -> CancellationToken {
     let stop = CancellationToken::new();
     let ended = stop.clone();
-    let interrupted = serving::interrupted();
+    let interrupted = interrupts::interrupted();
     tokio::spawn(async move {
         interrupted.await;
         ended.cancel();

@@ -4,9 +4,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
-
 use toolcell_policy::secret::private_file;
 use toolcell_system::pool::STORE;
 
@@ -48,11 +45,7 @@ impl CallLog {
 /// Reserves a call's space in a file without a name.
 fn has_space(dir: &Path) -> io::Result<()> {
     let file = tempfile::tempfile_in(dir)?;
-    match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 2 * RESERVE_BYTES) {
-        // Not every file system can reserve space.
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    segment::reserve_space(&file, 0, 2 * RESERVE_BYTES).map(drop)
 }
 
 /// Opens the next process's segment.

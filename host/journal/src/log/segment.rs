@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use blake3::Hash;
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -229,20 +227,10 @@ impl Segment {
         if end + RESERVE_BYTES <= self.reserved {
             return Ok(());
         }
-        match rustix::fs::fallocate(
-            &self.file,
-            FallocateFlags::KEEP_SIZE,
-            end,
-            2 * RESERVE_BYTES,
-        ) {
-            Ok(()) => {
-                self.reserved = end + 2 * RESERVE_BYTES;
-                Ok(())
-            }
-            // Not every file system can reserve space.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
-            Err(error) => Err(error.into()),
+        if reserve_space(&self.file, end, 2 * RESERVE_BYTES)? {
+            self.reserved = end + 2 * RESERVE_BYTES;
         }
+        Ok(())
     }
 
     pub(super) fn file(&self) -> io::Result<File> {
@@ -259,6 +247,27 @@ impl Drop for Segment {
                 .file
                 .set_permissions(Permissions::from_mode(CLOSED_MODE));
         }
+    }
+}
+
+/// Reserves space of the disk without a change of the file's size. Returns `false` where that cannot be done: then a
+/// write may fail.
+pub(super) fn reserve_space(file: &File, start: u64, bytes: u64) -> io::Result<bool> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        match fallocate(file, FallocateFlags::KEEP_SIZE, start, bytes) {
+            Ok(()) => Ok(true),
+            // Not every file system can reserve space.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, start, bytes);
+        Ok(false)
     }
 }
 

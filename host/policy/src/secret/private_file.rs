@@ -46,8 +46,7 @@ pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]
             .with_context(|| format!("cannot create the folder {}", parent.display()))?;
     }
     let mut key = Zeroizing::new([0; KEY_BYTES]);
-    rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty())
-        .context("cannot create a key")?;
+    getrandom::fill(&mut key[..]).context("cannot create a key")?;
     match private::create_atomically(path, &[&key[..]], OnDisk::Name) {
         Ok(()) => Ok(key),
         // Another process may have created it first.

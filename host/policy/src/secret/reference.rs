@@ -11,8 +11,7 @@ pub struct ReferenceKey(Zeroizing<[u8; 32]>);
 impl ReferenceKey {
     pub fn new() -> anyhow::Result<Self> {
         let mut key = Zeroizing::new([0; 32]);
-        rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty())
-            .context("cannot create a key")?;
+        getrandom::fill(&mut key[..]).context("cannot create a key")?;
         Ok(Self(key))
     }
 

@@ -32,8 +32,7 @@ impl SealingKey {
     /// The result opens for no other `purpose`.
     pub fn seal(&self, purpose: &str, plain: &[u8]) -> anyhow::Result<Vec<u8>> {
         let mut nonce = [0; NONCE_BYTES];
-        rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty())
-            .context("cannot create a nonce")?;
+        getrandom::fill(&mut nonce[..]).context("cannot create a nonce")?;
         let sealed = self.0.encrypt(
             &XNonce::from(nonce),
             Payload {

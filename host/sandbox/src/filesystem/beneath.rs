@@ -15,6 +15,14 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, OpenFlags, PathFlags,
 };
 
+/// To see what a file is before it is opened: opening a FIFO unblocks a writer that waits for a reader, and some devices
+/// act on an open. On Linux, this has no such effects.
+#[cfg(target_os = "linux")]
+const LOOK: OFlags = OFlags::PATH;
+/// Does not wait for a writer.
+#[cfg(not(target_os = "linux"))]
+const LOOK: OFlags = OFlags::NONBLOCK;
+
 #[derive(Clone, Debug)]
 pub(super) struct OpenRequest {
     follow: FollowSymlinks,
@@ -80,12 +88,10 @@ impl OpenRequest {
         path: &str,
         perms: FsPerms,
     ) -> Result<Descriptor, ErrorCode> {
-        // Opening a FIFO unblocks a writer that waits for a reader, and some devices act on an open. `O_PATH` checks the
-        // type first, without such effects.
         let mut look = OpenOptions::new();
         look.read(true)
             .follow(self.follow)
-            .custom_flags(OFlags::PATH.bits().cast_signed());
+            .custom_flags(LOOK.bits().cast_signed());
         // The same folder; where there is no `openat2`, a path that ends in `/` would give a handle that can only name it.
         let below;
         let path = if path.ends_with('/') && !self.writes() {

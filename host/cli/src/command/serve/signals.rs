@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use toolcell_server::{InterruptFuture, Tokens};
 
 use super::TokenSource;
-use crate::serving::{self, ReloadAnswer};
-use crate::show;
+use crate::serving::ReloadAnswer;
+use crate::{interrupts, show};
 
 /// A reload that takes longer is told as done: the tools of before are served.
 const RELOAD_TIME: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ pub(in super::super) fn tell(states: &[NotifyState<'_>]) {
 
 /// Tells the service manager when the server begins to end.
 pub(super) fn interrupted() -> InterruptFuture {
-    let interrupted = serving::interrupted();
+    let interrupted = interrupts::interrupted();
     Box::pin(async move {
         interrupted.await;
         tell(&[NotifyState::Stopping]);

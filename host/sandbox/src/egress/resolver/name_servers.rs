@@ -133,15 +133,19 @@ impl SystemConfig {
     }
 
     fn parse(states: [Option<FileState>; 2]) -> Self {
-        let (config, mut options) = system_conf::parse_resolv_conf(bytes(RESOLV_CONF))
-            .unwrap_or_else(|_| {
-                // As the C library does if no name server is configured.
-                let here = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
-                (
-                    ResolverConfig::from_name_servers(vec![here]),
-                    ResolverOpts::default(),
-                )
-            });
+        #[cfg(not(target_vendor = "apple"))]
+        let configured = system_conf::parse_resolv_conf(bytes(RESOLV_CONF));
+        // The file is not what its programs go by.
+        #[cfg(target_vendor = "apple")]
+        let configured = system_conf::read_system_conf();
+        let (config, mut options) = configured.unwrap_or_else(|_| {
+            // As the C library does if no name server is configured.
+            let here = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
+            (
+                ResolverConfig::from_name_servers(vec![here]),
+                ResolverOpts::default(),
+            )
+        });
         options.cache_size = 0;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         // The hosts file is read here, once for each change.
