@@ -32,7 +32,8 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
     let entries = entries(file).map_err(BadRequest::from_error)?;
     let mut checks = Vec::new();
     for entry in &entries {
-        let (name, command) = (&entry.name, &entry.command);
+        let name = &entry.name;
+        let command = &entry.command;
         if Path::new(command)
             .file_stem()
             .is_none_or(|stem| stem != "toolcell")

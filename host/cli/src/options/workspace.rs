@@ -53,7 +53,7 @@ impl WorkspaceOptions {
         self.workspace_rollback.then_some(OnFailure::RollBack)
     }
 
-    /// What a server gives to its calls; `config` is what the files say.
+    /// The workspaces that a server gives to its calls: by these options, and else by `config`.
     pub(crate) fn service(
         &self,
         home: &Home,
